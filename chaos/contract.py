@@ -18,6 +18,9 @@ TOPIC_SETTINGS = {"retention.ms": "-1"}
 EXACTLY_ONCE, AT_LEAST_ONCE = GUARANTEES = ("exactly_once_v2", "at_least_once")
 """The guarantees of an application, as `processing.guarantee` names them."""
 
+MAX_RECORD_BYTES = 1_600_000
+"""The application of `bad_input` reads no larger records."""
+
 
 class Sent(NamedTuple):
     """A record to write into an input topic."""

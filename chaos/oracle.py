@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from chaos.contract import Expected, Lane, Lanes, Log, Logged
+from chaos.contract import MAX_RECORD_BYTES, Expected, Lane, Lanes, Log, Logged
 
 _REASONS = {
     "RecursionError": "processing",
@@ -22,8 +22,6 @@ _REASONS = {
 
 WINDOW_MS, GRACE_MS = 2_000, 1_000
 JOIN_MS, JOIN_GRACE_MS = 60_000, 10_000
-MAX_RECORD_BYTES = 1_600_000
-"""The application of `bad_input` reads no larger records."""
 
 
 def partition_for(key: bytes, partitions: int) -> int:
@@ -446,13 +444,11 @@ def identity_of(record: Logged) -> str:
 
 def _event_in(value: bytes | None) -> dict[str, Any] | None:
     """Return the JSON object that a value is; None if it is none, or is too large to be read."""
-    if len(value or b"") > MAX_RECORD_BYTES:
-        return None
     try:
         event = json.loads((value or b"").decode())  # stricter than `loads` of bytes
     except ValueError:
         return None
-    return event if isinstance(event, dict) else None
+    return event if isinstance(event, dict) and len(value or b"") <= MAX_RECORD_BYTES else None
 
 
 def identity_in_dead_letter(record: Logged) -> str:

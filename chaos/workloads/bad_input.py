@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from chaos import oracle
-from chaos.contract import Sent, Workload
+from chaos.contract import MAX_RECORD_BYTES, Sent, Workload
 from chaos.workloads.generating import PARTITIONS, SETTINGS, chance, event
 from chaos.workloads.running_aggregate import add, nothing
 from chaos.workloads.stamping import stamped
@@ -28,7 +28,7 @@ _NORMAL_GAP = 25
 """One record in this many is bad, without any fault."""
 _BROKEN = (b"", b"{", b"\xff\xfe\xff", b"[1, 2]", b'{"id": "\xed\xa0\x80"}', b"\x00" * 50, b"7")
 _OVERSIZED_BYTES = 1_500_000
-_EXPANDED_BYTES = oracle.MAX_RECORD_BYTES + 100_000
+_EXPANDED_BYTES = MAX_RECORD_BYTES + 100_000
 """The broker keeps such a record compressed to some kilobytes, and a client expands it."""
 _HEADERS, _HEADER_BYTES = 100, 1_000
 _ECHO_BYTES = 300_000
@@ -107,7 +107,7 @@ WORKLOAD = Workload(
     },
     settings={
         **SETTINGS,
-        "max_record_bytes": oracle.MAX_RECORD_BYTES,
+        "max_record_bytes": MAX_RECORD_BYTES,
         "deserialization_exception_handler": "continue",
         "processing_exception_handler": "continue",
         "production_exception_handler": "continue",

@@ -20,7 +20,10 @@ from headrace import (
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.topology.topology import Topology
+from tests.brokers.appending import assert_holds
+from tests.kafka_broker import RunningBroker
 from tests.runtime.in_process import InProcessQuery
+from tests.unique_names import unique
 
 
 def copying(*, is_stateful: bool) -> Topology:
@@ -79,6 +82,38 @@ def test_a_record_for_a_topic_that_does_not_exist_stops_the_application(tmp_path
     error = caught.value
     assert (error.node, error.topic, error.offset) == ("chooses", "in", 1)
     assert values(query, "letters") == [b"missing"]
+
+
+def test_on_kafka_records_for_topics_that_do_not_exist_can_be_left_out_too(
+    kafka: RunningBroker, tmp_path: Path
+) -> None:
+    source, there, dead_letters, application = (
+        unique(name) for name in ("in", "there", "letters", "application")
+    )
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address, state_dir=tmp_path))
+    for topic in (source, there, dead_letters):
+        log.create_topic(topic)
+    chosen = [there.encode(), unique("missing").encode(), b"no/name", there.encode()]
+    log.append([(source, 0, time, b"k", value, None) for time, value in enumerate(chosen)])
+    log.close()
+    builder = StreamsBuilder()
+    stream = builder.stream(source, key=str, value=str)
+    stream.to(lambda _key, value, _context: value, name="chooses")
+    query = InProcessQuery(
+        builder.build(),
+        tmp_path,
+        application_id=application,
+        bootstrap_servers=kafka.address,
+        production_exception_handler="continue",
+        errors_dead_letter_queue_topic_name=dead_letters,
+    )
+
+    query.run()
+
+    assert query.dropped() == {"0_0": {"chooses": {"production": 2}}}
+    assert_holds(query.log, TopicPartition(there, 0), [chosen[0], chosen[3]])
+    assert_holds(query.log, TopicPartition(dead_letters, 0), chosen[1:3])
+    query.log.close()
 
 
 class Forwarding(Processor[str, str, str, str]):

