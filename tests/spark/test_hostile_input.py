@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from headrace import (
     KafkaStreams,
@@ -412,4 +413,29 @@ def test_records_with_large_headers_and_one_above_max_record_bytes_are_counted(
     streams = application.run()
 
     assert application.held("out")[-1] == b"21"
+    assert dropped(streams, "source", "deserialization") == 1
+
+
+@pytest.mark.nightly("faults")
+def test_a_compressed_record_that_expands_is_left_out_on_kafka(
+    kafka: RunningBroker, tmp_path: Path
+) -> None:
+    application = Application(
+        tmp_path,
+        counting(),
+        application_id="expanding",
+        bootstrap_servers=kafka.address,
+        deserialization_exception_handler="continue",
+    )
+    for topic in ("in", "out"):
+        application.log.create_topic(topic)
+    expanding = {"compression.type": "zstd", "message.max.bytes": 100 << 20}
+    producer = Producer({"bootstrap.servers": kafka.address, **expanding})
+    for value in (b"a", bytes(70 << 20), b"b"):
+        producer.produce("in", key=b"k", value=value, partition=0)
+        assert producer.flush(PATIENCE) == 0
+
+    streams = application.run()
+
+    await_that(lambda: b"2" in application.held("out"), "the last record")
     assert dropped(streams, "source", "deserialization") == 1
