@@ -203,3 +203,21 @@ def test_a_hint_repeats_the_flags_that_were_given_and_no_secret(cli: Cli, folder
         "topics create lines --embedded-path .headrace/topics.db --command-config kafka.properties "
         "-s 'sasl.password=****' -s replication.factor=1"
     )
+
+
+def test_the_commands_at_the_end_of_an_example_name_its_log_and_work(
+    cli: Cli, broker_flags: list[str]
+) -> None:
+    said = cli("example", "user-views", "--yes", *broker_flags).out
+
+    commands = [
+        shlex.split(line, comments=True)[1:]
+        for line in said.partition("What to try next:")[2].splitlines()
+        if line.startswith("  ")
+    ]
+    reading_topics = [words for words in commands if words[0] == "consume"]
+    assert len(commands) >= 4
+    assert all(shlex.join(broker_flags) in shlex.join(words) for words in reading_topics)
+    for words in commands:
+        done = cli(*words, stdin="y\n")
+        assert done.code == 0, f"{words}: {done.err}"
