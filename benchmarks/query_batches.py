@@ -1,4 +1,4 @@
-"""What a batch pays for queries: the part of the runtime that works for snapshot records alone."""
+"""The price of queries for a batch: the part of the runtime that works for snapshots alone."""
 
 from __future__ import annotations
 

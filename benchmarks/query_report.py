@@ -15,7 +15,7 @@ BUSY = 1.0
 
 
 class Bar(NamedTuple):
-    """What a figure must be."""
+    """The bar for a figure."""
 
     title: str
     unit: str

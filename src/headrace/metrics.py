@@ -11,7 +11,7 @@ class MetricName(NamedTuple):
     group: str
     name: str
     tags: tuple[tuple[str, str], ...] = ()
-    """What the metric is about: ``(("task-id", "0_0"),)``."""
+    """The subject of the metric: ``(("task-id", "0_0"),)``."""
 
     def __str__(self) -> str:
         return self.name

@@ -86,8 +86,8 @@ class Headers(Sequence[tuple[str, bytes | None]]):
 NO_HEADERS = Headers()
 
 _UNREADABLE, _OVERSIZED = "\0unreadable", "\0oversized"
-"""A name that no header has where the timestamp is negative: what librdkafka reads ends before the
-zero, and the embedded log takes no such timestamp."""
+"""Headers that mark a record with a negative timestamp. No record of a user has both: names that
+librdkafka reads end before the zero, and the embedded log refuses negative timestamps."""
 
 HeadersLike: TypeAlias = Headers | Iterable[tuple[str, bytes | None]]
 

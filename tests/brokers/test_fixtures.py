@@ -1,4 +1,4 @@
-"""What a user's own tests get: a Kafka broker, and an embedded log."""
+"""The fixtures for tests of users: a Kafka broker, and an embedded log."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.repository import PAGES, name_of, python_files
+from tests.meta.repository import PAGES, library_files, name_of, python_files
 
 RETIRED = {
     "_LASTING": "_PERMANENT",
@@ -181,15 +181,17 @@ FORBIDDEN = re.compile(
 
 NO_ACTOR = re.compile(
     r"(?:^|[.!?:]\s|\n\s*\n)[\s>*-]*"
-    r"((?:Who|Nobody|Somebody|That\s+which)\s+\w+"
+    r"((?:Who|Nobody|Somebody|Everybody|That\s+which)\s+\w+"
     r"|What\s+(?:is|are|was|were|has|have|had|can|cannot|may|might|must|should|will|would|does"
     r"|do|did|came|comes|goes|went|follows|happens|happened|runs|ran|fails|failed|passes|passed"
     r"|takes|took|makes|made|shows|differs|remains|stays|belongs|expires|expired|begins|began"
+    r"|an?|the|all|every|each|another|its"
     r"|ends|ended|stands|lies|matters|needs|becomes|became|writes|reads|waits|never|no|only))\b"
     r"[^.?!]*(?:[.!]|$)"
 )
 """A sentence, but no question, whose subject is no actor."""
 
+_OPENING = r"\b(?:Who|What|Nobody|Somebody|Everybody|That which)\b"
 _STRINGS = {tokenize.STRING}
 if sys.version_info >= (3, 12):
     _STRINGS.add(tokenize.FSTRING_MIDDLE)
@@ -240,6 +242,19 @@ def test_prose_uses_no_forbidden_phrase() -> None:
     assert found == []
 
 
+def test_a_docstring_of_the_package_opens_with_a_verb_or_a_noun() -> None:
+    opening = re.compile(r'"""(?:What|Let|Say|Take note)\b')
+
+    found = [
+        f"{name_of(path)}:{number} {line.strip()}"
+        for path in library_files()
+        for number, line in enumerate(_text(path).splitlines(), 1)
+        if opening.search(line)
+    ]
+
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("text", "phrase"),
     [
@@ -250,6 +265,8 @@ def test_prose_uses_no_forbidden_phrase() -> None:
         ("It ends. What was read is gone.", "What was"),
         ("Args:\n    topic: What is read.", "What is"),
         ("Nobody leads", "Nobody leads"),
+        ("Everybody reads", "Everybody reads"),
+        ("What a store saves.", "What a"),
     ],
 )
 def test_a_forbidden_phrase_is_found(text: str, phrase: str) -> None:
@@ -311,7 +328,7 @@ def _forbidden_in(path: Path) -> Iterator[tuple[int, str]]:
     text = _text(path)
     if path.suffix == ".md":
         yield from _phrases_in(1, _without_code_and_headings(text))
-    elif FORBIDDEN.search(text) or re.search(r"\b(?:Who|What|Nobody|Somebody|That which)\b", text):
+    elif FORBIDDEN.search(text) or re.search(_OPENING, text):
         for line, prose in _prose_of(path):
             yield from _phrases_in(line, prose)
 

@@ -149,7 +149,7 @@ class ConsumerSession(Protocol):
 
 
 class PartitionNews(NamedTuple):
-    """What a follower has found in a partition."""
+    """The records that a follower has read from a partition, or its end."""
 
     partition: TopicPartition
     columns: RecordColumns | None

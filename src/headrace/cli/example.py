@@ -278,7 +278,7 @@ def _prepare(
 def _answering(
     chosen: _Chosen, app: KafkaStreams, session: Session, instances: int
 ) -> Iterator[None]:
-    """Let instances answer queries for the time of a block, and say how to ask them."""
+    """Start instances that answer queries for the time of a block, and print how to ask them."""
     if not instances:
         yield
         return

@@ -108,7 +108,7 @@ def reset_group(
     positions: PositionOptions,
     broker: BrokerOptions,
 ) -> None:
-    """Let a group without members start over."""
+    """Reset the offsets of a group without members."""
     to = positions.position()
     with broker.open() as log:
         if not topic:

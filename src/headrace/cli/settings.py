@@ -100,7 +100,7 @@ class BrokerOptions:
 
     @contextmanager
     def repeated_in_errors(self, config: StreamsConfig) -> Iterator[None]:
-        """Let the commands in error messages name the log, and repeat the flags that were given."""
+        """Add the log and the given flags to the commands in error messages."""
         try:
             yield
         except StreamsError as error:

@@ -197,7 +197,7 @@ class AdminClient:
         partitions: Iterable[TopicPartition] | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Let a group start over, and return its offsets before and after.
+        """Reset a group, and return its offsets before and after.
 
         Args:
             group: Its name.

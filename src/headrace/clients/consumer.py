@@ -310,7 +310,7 @@ class KafkaConsumer(Generic[K, V]):
         self._session.resume(partitions)
 
     def wakeup(self) -> None:
-        """Let a blocked `poll`, or the next one, raise `WakeupError`. For other threads."""
+        """Make a blocked `poll`, or the next one, raise `WakeupError`. For other threads."""
         self._woken.set()
         self._session.wakeup()
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def name_log(config: StreamsConfig, error: StreamsError) -> None:
-    """Let the commands in an error use the log of a config."""
+    """Make the commands in an error use the log of a config."""
     error.command_flags = log_flags(config)
 
 

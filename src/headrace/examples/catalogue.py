@@ -18,7 +18,7 @@ class Example:
 
     name: str
     summary: str
-    """What it does, in one line."""
+    """Its purpose, in one line."""
     document: str
     """The document that it comes from, and the lines there."""
     has_topology: bool = True

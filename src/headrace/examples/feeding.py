@@ -51,7 +51,7 @@ class FeedRecord(NamedTuple):
 
 
 class Feed(Protocol):
-    """What a module ``feed.py`` has."""
+    """The content of a module ``feed.py``."""
 
     TOPICS: Mapping[str, int]
     """The input topics, with their partition counts."""

@@ -26,7 +26,7 @@ def answering(
     *,
     first_port: int = FIRST_PORT,
 ) -> Iterator[list[QueryService]]:
-    """Let instances of an application answer queries, for the time of a block.
+    """Start instances of an application that answer queries, for the time of a block.
 
     Args:
         app: The application, which this process or another one runs.

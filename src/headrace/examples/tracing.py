@@ -19,7 +19,7 @@ _LONGEST = 90
 """How many characters of a key and a value are shown."""
 
 Row: TypeAlias = tuple[str, str, str]
-"""What a line is about, a name, and a key with its value."""
+"""The kind of a line, a name, and a key with its value."""
 
 
 class Tracer:

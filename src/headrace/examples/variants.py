@@ -12,7 +12,7 @@ from headrace.examples.feeding import FeedRecord
 
 @dataclass(frozen=True)
 class Variant:
-    """What a module ``variants.py`` has for each name; it is the feed of the variant, too."""
+    """The content of a module ``variants.py`` for each name; it is the feed of the variant, too."""
 
     program: str
     """Its program: a module of the example and a name there, such as ``app:global_app``."""

@@ -87,7 +87,7 @@ class QueryableStore:
 
     @cached_property
     def prefixes(self) -> dict[int, bytes]:
-        """What the database keys of each partition begin with, as far as it was asked for."""
+        """The prefix of the database keys of each partition that was asked for."""
         return {}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What an instance knows about its copy, for readers in other threads."""
+"""Facts about the copy of an instance, for readers in other threads."""
 
 from __future__ import annotations
 

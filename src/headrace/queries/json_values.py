@@ -155,7 +155,7 @@ def key_from_json(serde: Serde[Any], value: Any) -> bytes:
 
     Args:
         serde: The serde of the keys.
-        value: What a JSON document holds, decoded.
+        value: The decoded content of a JSON document.
 
     Raises:
         QueryProblemError: The value is no key of this type.

@@ -1,4 +1,4 @@
-"""What one instance knows about all, and which shards it keeps because of that.
+"""The reports of all instances that one of them has, and the shards that it keeps therefore.
 
 It has no I/O and no clock.
 """
@@ -14,7 +14,7 @@ from headrace.queries.placement import is_shard_kept, place_while_members_return
 from headrace.runtime.snapshots import SnapshotRecord
 
 FRESH_MS = 3_000
-"""After this time without an answer nothing that a member said counts as its present state."""
+"""The report of a member is out of date after this time without a newer one."""
 ANSWER_MS = 2_000
 """For how long an instance waits for the first answer of a member before it restores a shard."""
 _FORGOTTEN_MS = 600_000
@@ -51,7 +51,7 @@ class KnownMembers:
         self._seen_at: dict[str, int] = {}
         """Since when each member is in the group."""
         self._statuses: dict[str, tuple[MemberStatus, int]] = {}
-        """What each member said last, and when that arrived."""
+        """The last report of each member, and when it arrived."""
         self._ready_since: dict[Shard, dict[str, int]] = {}
 
     @property
@@ -101,7 +101,7 @@ class KnownMembers:
         return before is None or _without_time(before) != _without_time(status)
 
     def awaits_answers(self, now: int) -> bool:
-        """Return whether a member that is new here may soon answer for the first time."""
+        """Return whether this instance still waits for the first answer of a new member."""
         return any(
             name not in self._statuses and now - self._seen_at[name] < ANSWER_MS
             for name in self.peers

@@ -8,7 +8,7 @@ from headrace.queries.copy.layout import Shard
 
 
 class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What an instance says about its copy."""
+    """The report of an instance about its copy."""
 
     name: str
     """``application.server`` of the instance."""

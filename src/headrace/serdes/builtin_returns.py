@@ -1,4 +1,4 @@
-"""What Python's builtin functions and the methods of its builtin types return."""
+"""The return types of Python's builtin functions and of the methods of its builtin types."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _codec(type_: Any, rename: Rename | None) -> _Codec:
 
 def _camel_case_codec(type_: Any, rename: Rename) -> _Codec:
     if rename != "camel":
-        msg = f'`rename` is {rename!r}. The only renaming there is, is "camel".'
+        msg = f'`rename` is {rename!r}. It can only be "camel".'
         raise TopologyError(msg)
     shape = _checked_shape(type_)
     try:

@@ -212,8 +212,8 @@ def framed_schema_id(data: bytes) -> int:
     """Return the number of the schema that a framed payload was written with."""
     if len(data) < FRAME_SIZE or data[0] != 0:
         msg = (
-            "The data does not start with a zero and the number of its schema, as what goes with a "
-            "schema registry does. Read it with the serde that wrote it, or without `registry=`."
+            "The data does not start with a zero and the number of its schema, as schema "
+            "registries require. Read it with the serde that wrote it, or without `registry=`."
         )
         raise ValueError(msg)
     schema_id: int = _FRAME.unpack_from(data)[1]

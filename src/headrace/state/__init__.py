@@ -1,1 +1,1 @@
-"""What a store is, and the stores that need no runtime."""
+"""The interfaces of stores, and the stores that need no runtime."""

@@ -48,7 +48,7 @@ class CacheBudget:
 
 
 class CacheEntry:
-    """What the cache knows of one key."""
+    """The state of one key in the cache."""
 
     __slots__ = (
         "context",
@@ -89,7 +89,7 @@ def _last_write(item: tuple[Any, CacheEntry]) -> int:
 
 
 class RecordCache(ABC):
-    """What all caches share: the entries they hold, and the order in which they write and evict.
+    """The base of all caches: the entries they hold, and the order in which they write and evict.
 
     A cache key identifies an entry of the store: bytes, or a tuple of bytes and integers. A full
     cache evicts the least recently used entry. As in Kafka, if that one is dirty, the cache writes

@@ -26,14 +26,14 @@ _SESSION_KEY_OVERHEAD = 24
 
 
 class Held(NamedTuple):
-    """What a scan found in the cache: a decoded value, which the cache still uses."""
+    """A decoded value that a scan found in the cache, which still uses it."""
 
     value: Any
     timestamp: int
 
 
 class _CachedEntries(RecordCache):
-    """What cached windows and sessions share: scans see the entries of the cache."""
+    """The base of cached windows and sessions: scans see the entries of the cache."""
 
     _serde: Serde[Any]
     value_of: Callable[[Any], Any]

@@ -11,7 +11,7 @@ from headrace.serdes.base import Serde
 from headrace.state.maps import OrderedMap
 
 IS_LATEST = -1
-"""What `write` returns when the value is now the current one of its key."""
+"""The result of `write` if the value is now the current one of its key."""
 
 
 class KeyCodec(Generic[K]):
@@ -45,7 +45,7 @@ def end_of_prefix(prefix: bytes) -> bytes | None:
 
 
 class BaseKeyValue(Generic[K, V]):
-    """What the key-value stores share: everything but how a value is stored."""
+    """The base of key-value stores: everything but how a value is stored."""
 
     caching = False
 

@@ -13,7 +13,7 @@ from headrace.state.maps import OrderedMap
 from headrace.state.store_times import LruTimes
 
 Stored: TypeAlias = Any
-"""What a key-value store keeps per key: bytes, or a tuple of bytes and integers."""
+"""The entry that a key-value store keeps per key: bytes, or a tuple of bytes and integers."""
 
 _ENTRIES, _ORDER, _END = 0, 1, 2
 _MARK = b""

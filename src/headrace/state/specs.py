@@ -31,7 +31,7 @@ StoreKind: TypeAlias = Literal[
     "unmatched",
     "subscription",
 ]
-"""What a store can do. The last four serve one operation each and are not public."""
+"""The kind of a store. The last four serve one operation each and are not public."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What each type of store saves besides its entries: times and counters.
+"""The facts that each type of store saves besides its entries: times and counters.
 
 A task saves them with its task state, and a reader of changelogs needs them to see what the task
 sees.

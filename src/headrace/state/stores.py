@@ -13,7 +13,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class StateStore(Protocol):
-    """What every store has."""
+    """The properties of every store."""
 
     @property
     def name(self) -> str:
@@ -219,7 +219,7 @@ class VersionedKeyValueStore(
     """The values of a key over time, as far back as the history retention."""
 
     def put(self, key: K_contra, value: V | None, timestamp: Timestamp) -> int:
-        """Set what the value is from ``timestamp`` on; None says that there is none.
+        """Set the value from ``timestamp`` on; None deletes it.
 
         Returns:
             Until when it is valid; -1 if it is the latest, -2**63 if it was too old to keep.
@@ -227,5 +227,5 @@ class VersionedKeyValueStore(
         ...
 
     def delete(self, key: K_contra, timestamp: Timestamp) -> VersionedRecord[V] | None:
-        """Say that there is no value from ``timestamp`` on; return the version valid until then."""
+        """Delete the value from ``timestamp`` on; return the version valid until then."""
         ...

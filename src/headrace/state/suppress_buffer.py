@@ -23,7 +23,7 @@ _FIRST, _LAST = (0, b""), (MAX_MS + 1, b"")
 _NONE = -1
 """Replaces None among the parts of an entry, which are bytes and integers."""
 _FIXED_SIZE = 8 + 8 + 8 + 4
-"""What Kafka counts for an entry besides what varies: its time, timestamp, offset, partition."""
+"""The bytes that Kafka counts for each entry besides key and value: times, offset, partition."""
 
 
 class Waiting(NamedTuple):

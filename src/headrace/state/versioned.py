@@ -24,7 +24,7 @@ from headrace.state.maps import OrderedMap, SegmentedMap
 from headrace.state.store_times import EntryTimes
 
 NOT_PUT = -(2**63)
-"""What `write` returns for an update that is older than the history retention."""
+"""The result of `write` for an update that is older than the history retention."""
 
 Latest: TypeAlias = OrderedMap[bytes, tuple[bytes, int]]
 """Value and timestamp of the latest version by key; a key without a value is not there."""

@@ -1,4 +1,4 @@
-"""What every store of windows or sessions does to show its entries."""
+"""Reads of entries that all stores of windows and sessions share."""
 
 from __future__ import annotations
 

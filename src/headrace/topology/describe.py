@@ -120,8 +120,8 @@ def _neighbours(
 ) -> tuple[dict[str, JavaTreeOrder], dict[str, JavaTreeOrder], dict[str, int]]:
     """Return predecessors, successors and tree sizes.
 
-    Kafka ranks neighbours by the size of the tree below them, as it is when they are connected,
-    and connects nodes in the order of a Java hash map; so do we.
+    Kafka connects nodes in the order of a Java hash map. It ranks neighbours by the size of the
+    tree below them at the time when it connects them. This function does the same.
     """
     sizes = dict.fromkeys(subtopology.nodes, 1)
 

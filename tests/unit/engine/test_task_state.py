@@ -1,4 +1,4 @@
-"""What a task saves besides its stores, as bytes."""
+"""The bytes that a task saves besides its stores."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def make_catalog() -> Catalog:
 
 
 class FakeApplication:
-    """What an application has written: its snapshots, and the stores at each of them."""
+    """The output of an application: its snapshots, and the stores at each of them."""
 
     def __init__(self, partitions: int = 3) -> None:
         self.catalog = make_catalog()

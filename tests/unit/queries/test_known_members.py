@@ -1,4 +1,4 @@
-"""What an instance concludes from the members that it knows."""
+"""An instance decides by the reports of the members that it knows."""
 
 from __future__ import annotations
 

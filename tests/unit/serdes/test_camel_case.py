@@ -219,5 +219,5 @@ def test_two_fields_must_not_become_one() -> None:
 
 
 def test_there_is_no_other_renaming() -> None:
-    with pytest.raises(TopologyError, match=r"`rename` is 'kebab'. The only renaming there is"):
+    with pytest.raises(TopologyError, match=r"`rename` is 'kebab'. It can only be"):
         JsonSerde(LineItem, rename="kebab")  # type: ignore[call-overload]  # what the test is about

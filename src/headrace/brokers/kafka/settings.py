@@ -69,8 +69,8 @@ def _translated(name: str, value: str) -> dict[str, str]:
         return {"queue.buffering.max.kbytes": str(max(1, int(value) // 1024))}
     if name == "ssl.endpoint.identification.algorithm" and not value:
         msg = (
-            "`ssl_endpoint_identification_algorithm` is empty, so that any server with a trusted "
-            'certificate could pose as the broker. Say "none" if that is meant.'
+            "`ssl_endpoint_identification_algorithm` is empty, so any server with a trusted "
+            'certificate could pose as the broker. Set it to "none" to allow that.'
         )
         raise ConfigError(msg)
     return {_RENAMED.get(name, name): value}

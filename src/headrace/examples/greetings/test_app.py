@@ -1,4 +1,4 @@
-"""What each operator gives, and what becomes of bad input."""
+"""The results of each operator, and bad input."""
 
 from __future__ import annotations
 

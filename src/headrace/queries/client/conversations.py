@@ -44,7 +44,7 @@ _GRACE_SECONDS = 5.0
 
 
 class Conversations:
-    """What clients share: addresses, the token of the door, the last snapshot, the stores.
+    """The state that both clients share: addresses, token, the last snapshot, the stores.
 
     Args:
         servers: The addresses of instances; the next one is asked if one does not answer.

@@ -33,7 +33,7 @@ class Bound:
 
 
 NEWEST = Bound()
-"""What the copies have."""
+"""The state of the copies."""
 
 
 @dataclass(frozen=True)

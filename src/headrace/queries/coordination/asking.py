@@ -43,7 +43,7 @@ _SAME_EVERYWHERE = {
     ProblemCode.BAD_REQUEST,
     ProblemCode.LIMIT_TOO_LARGE,
 }
-"""Refusals of a copy that no other copy would answer differently."""
+"""Problems of a request that every copy would report."""
 
 A = TypeVar("A", LocalAnswer, ChangesAnswer)
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Refused:
 
     shard: Shard
     outcomes: set[str] = field(default_factory=set)
-    """What its copies have answered: outcomes, or ``unreachable``."""
+    """The outcomes that its copies have answered, or ``unreachable``."""
 
 
 class Asker:
@@ -192,7 +192,7 @@ class Asker:
         self._records[token] = record
 
     async def keep(self, token: Token, shards: Iterable[Shard]) -> None:
-        """Let all copies of some shards keep the snapshot of an open cursor.
+        """Make all copies of some shards keep the snapshot of an open cursor.
 
         The peers do so in the background: the first page does not wait for them.
         """
@@ -202,7 +202,7 @@ class Asker:
         self._keep_in_background(token, members)
 
     def keep_elsewhere(self, token: Token, shards: Iterable[Shard]) -> None:
-        """Let the copies of other instances keep a snapshot, in the background."""
+        """Make the copies of other instances keep a snapshot, in the background."""
         if self._copies.peers():
             self._keep_in_background(token, self._holders(token, shards))
 

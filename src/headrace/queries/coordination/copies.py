@@ -28,7 +28,7 @@ class _Copy(NamedTuple):
 
 
 class _Peer(NamedTuple):
-    """What another instance said about itself."""
+    """The last report of another instance."""
 
     name: str
     history: str

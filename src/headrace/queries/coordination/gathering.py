@@ -109,7 +109,7 @@ class Gatherer:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _attempt(self, attempt: _Attempt) -> Gathered | None:
-        """Return the answers at one token; None: another token may have more luck."""
+        """Return the answers at one token; None: some copies lack it, so try another token."""
         record = self._newest()
         history = token_of(record).history
         minimum = attempt.minimum
@@ -242,12 +242,12 @@ class Gatherer:
 
 @dataclass
 class _Attempt:
-    """A read that is looking for its token."""
+    """A read that has no token yet."""
 
     plan: Plan
     minimum: Token | None
     waits_until: float
-    """Until when it waits for its bound, in seconds."""
+    """The time in seconds until which it waits for ``minimum``."""
     deadline: float
     refused: int = -1
     """The newest snapshot that some shard did not have."""

@@ -50,7 +50,7 @@ class HttpTransport:
     """A `PeerTransport` over HTTP/1.1. Reads and changes belong to one event loop.
 
     Args:
-        token: What the instances send each other; None: nothing.
+        token: The token that instances send each other, or None.
         certificate: The certificate of the instances, for TLS; None: they speak plain HTTP. It is
             trusted besides the authorities of the system.
 

@@ -82,7 +82,7 @@ class LocalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One for each read, in their order."""
     problem: LocalProblem | None = None
     status: MemberStatus | None = None
-    """What the instance says about its copy; None: the asker knows it."""
+    """The report of the instance about its copy; None: the asker knows it."""
 
 
 class LocalChanges(msgspec.Struct, frozen=True, kw_only=True):

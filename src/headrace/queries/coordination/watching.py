@@ -144,7 +144,7 @@ class Watch:
         asker: Asks the copies.
         copies: Which instances have which shards.
         pin: Returns the newest snapshot that all shards of some stores have.
-        watched: What the reader watches.
+        watched: The store and the keys that the reader watches.
         events: Where the events wait for the reader.
     """
 

@@ -86,7 +86,7 @@ class CopyState(msgspec.Struct, frozen=True):
 
 
 class CopyIdentity(msgspec.Struct, frozen=True):
-    """What a copy belongs to. Entries of copies with the same identity can be mixed."""
+    """The identity of a copy. Entries of copies with the same identity can be mixed."""
 
     layout: str
     history: str

@@ -45,7 +45,7 @@ class Applier:
     Args:
         layout: The stores of the instance's program.
         snapshots_topic: The topic of the snapshot records.
-        saved: What the database of the instance has.
+        saved: The content of the database of the instance.
         now: The time in milliseconds.
         limits: Its limits.
     """

@@ -115,7 +115,7 @@ class CopyProgress:
             each.reading = self._outbox.read(name, each.written)
 
     def reading_of(self, partition: TopicPartition, reading: int) -> ShardProgress | None:
-        """Return the shard of a partition; None: what was read of it is void."""
+        """Return the shard of a partition; None: a newer read has replaced this one."""
         for progress in self.shards.values():
             each = progress.partitions.get(partition)
             if each is not None:
@@ -214,7 +214,7 @@ class CopyProgress:
             self._await_join(progress)
 
     def _await_join(self, progress: ShardProgress) -> None:
-        """Let a shard wait for a snapshot that has all that was written, from its base on."""
+        """Wait for a snapshot that has everything that the shard has written since its base."""
         progress.phase = Phase.JOINING
 
     def _write_part(self, progress: ShardProgress) -> None:

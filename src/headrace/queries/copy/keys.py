@@ -1,8 +1,9 @@
 """The keys of an instance's database, and the bytes of an entry.
 
-Entries lie under changelog, partition, segment (if the store has segments) and key. That is the
-changelog key, or the entry key in bytes that sort as it does: changelog keys of windows do not,
-where one key begins with another. Numbers are big-endian, so that bytes sort as numbers do.
+The key of an entry is made of changelog, partition, segment (if the store has segments) and entry
+key. The entry key is the changelog key, except for windows: if one of their keys begins with
+another, their changelog keys are not in the order of the keys, so they have bytes that are. Numbers
+are big-endian, so that bytes sort as numbers do.
 """
 
 from __future__ import annotations

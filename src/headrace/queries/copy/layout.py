@@ -13,7 +13,7 @@ from headrace.state.store_types.base import ChangelogRecord
 
 
 class Shard(NamedTuple):
-    """What readers see of one task: its partition of all its changelogs."""
+    """The entries of one task that readers see: its partition of all its changelogs."""
 
     group: str
     """The subtopology, or the global store."""

@@ -38,20 +38,20 @@ class PartitionProgress:
 
     def __init__(self, written: int, *, has_copies: bool = False) -> None:
         self.position = written
-        """Everything below it was read, or is not there."""
+        """The reader has read every record below it."""
         self.written = written
         self.reading = 0
         """The number of the `Read` action."""
         self.asked = self.confirmed = written
-        """The topic was the same after everything below ``confirmed`` was read, and is asked for
-        below ``asked``."""
+        """The topic id was checked after the records below ``confirmed`` were read. The check for
+        those below ``asked`` is under way."""
         self.waiting = Changes.of(())
         """The records that were read and are not written."""
         self.waiting_bytes = 0
         self._offsets: list[int] = []
         """Offsets of what was read, from the base of the shard on."""
         self._hashes: list[int] | None = [] if has_copies else None
-        """Of each of these records a number that its copies share; None: there are no copies."""
+        """A hash of each of these records, equal for its copies; None: there are no copies."""
         self._counts_from = 0
 
     def add(self, changes: Changes) -> None:
@@ -99,7 +99,7 @@ class ShardProgress:
     Args:
         shard: Which.
         partitions: Its changelog partitions.
-        state: What the database has of it.
+        state: Its state in the database.
         has_copies: Whether a changelog may have a record twice; it counts once.
     """
 

@@ -1,1 +1,1 @@
-"""What one instance answers in Python, in the words of Kafka Streams."""
+"""The queries that one instance answers in Python, in the words of Kafka Streams."""

@@ -14,7 +14,7 @@ from headrace.windows.window import Windowed
 
 
 class _LocalStore:
-    """What the stores of an instance share."""
+    """The state that the stores of an instance share."""
 
     def __init__(self, partitions: LocalPartitions, view: Callable[[Any], Any] | None) -> None:
         self._partitions = partitions

@@ -51,7 +51,7 @@ class Position:
 
 @dataclass(frozen=True)
 class PositionBound:
-    """What an answer must reflect at least."""
+    """The offsets that an answer must reflect at least."""
 
     position: Position = field(default_factory=Position)
 

@@ -113,7 +113,7 @@ class StateQueryRequest(Generic[R]):
     partitions: frozenset[int] | set[int] | None = field(default=None, kw_only=True)
     """The partitions to ask; None: all that are here."""
     position_bound: PositionBound | None = field(default=None, kw_only=True)
-    """What the answer must reflect at least."""
+    """The offsets that the answer must reflect at least."""
     require_active: bool = field(default=False, kw_only=True)
     """Whether only partitions answer for which this instance is the first to ask."""
 
@@ -144,7 +144,7 @@ class QueryResult(Generic[R]):
     """Why there is no answer; None: there is one."""
     failure_message: str = ""
     position: Position = field(default_factory=Position)
-    """What the answer reflects."""
+    """The offsets that the answer reflects."""
 
     @property
     def is_success(self) -> bool:
@@ -194,7 +194,7 @@ class StateQueryResult(Generic[R]):
 
     @property
     def position(self) -> Position:
-        """What all answers together reflect."""
+        """The offsets that all answers together reflect."""
         results = [*self.partition_results.values()]
         if self.global_result is not None:
             results.append(self.global_result)

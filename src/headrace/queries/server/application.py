@@ -55,7 +55,7 @@ class QueryApp(FastAPI):
     """The routes of an instance, behind its doors. Routes of users are behind them too."""
 
     doors: Doors
-    """Let requests in, or refuse them."""
+    """Admit requests, or refuse them."""
     _front: PointReads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

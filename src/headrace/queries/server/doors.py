@@ -85,7 +85,7 @@ def check_bind(host: str, token: str | None) -> None:
     """
     if token is None and not is_loopback(host):
         msg = (
-            f"Everybody who reaches {host!r} could read all stores. "
+            f"Any machine that reaches {host!r} could read all stores. "
             "Set `server.token.file`, or use 127.0.0.1."
         )
         raise ConfigError([msg])

@@ -62,7 +62,7 @@ class _Histogram:
 
 
 class FollowedInstance(Protocol):
-    """What `BatchTimes` needs of an instance."""
+    """The part of an instance that `BatchTimes` uses."""
 
     def newest_record(self) -> SnapshotRecord | None:
         """Return the newest snapshot record that was read."""

@@ -40,7 +40,10 @@ _LIST = {
     "properties": {
         "data": {"type": "array"},
         "next": {"type": ["string", "null"], "description": "The cursor of the next page."},
-        "snapshot": {"type": ["string", "null"], "description": "What the answer reflects."},
+        "snapshot": {
+            "type": ["string", "null"],
+            "description": "The snapshot of the answer.",
+        },
     },
 }
 _HEADERS = {

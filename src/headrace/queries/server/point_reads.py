@@ -50,7 +50,7 @@ _NEWEST = _Wanted()
 
 
 class _Snapshot(NamedTuple):
-    """What all answers of a snapshot in one encoding share.
+    """The part that all answers of a snapshot in one encoding share.
 
     It does not refer to the view: the database stays locked while a view is open.
     """
@@ -65,7 +65,7 @@ class PointReads:
     """Answers point reads of the newest local snapshot.
 
     Args:
-        served: What the routes share.
+        served: The state that the routes share.
         doors: Checks callers, and takes the requests that are not answered here.
     """
 

@@ -36,7 +36,7 @@ TITLES: Mapping[ProblemCode, str] = {
     ProblemCode.ADMIN_DISABLED: "This instance only reads",
     ProblemCode.INTERNAL: "The instance has failed",
 }
-"""What each code means, in words."""
+"""The meaning of each code, in words."""
 
 KAFKA_REASONS: Mapping[ProblemCode, str] = {
     ProblemCode.UNKNOWN_STORE: "DOES_NOT_EXIST",

@@ -78,7 +78,7 @@ def value_answer(
 
     Args:
         request: The request.
-        served: What the routes share.
+        served: The state that the routes share.
         encoding: How values travel.
         found: The value and its timestamp; None: there is no such key.
         record: The snapshot.
@@ -142,7 +142,7 @@ def present_answer(
 
     Args:
         request: The request.
-        served: What the routes share.
+        served: The state that the routes share.
         body: The answer.
         record: The snapshot; None: the instance has read none.
         content_type: The type of the answer.

@@ -25,7 +25,7 @@ from headrace.topology.topology import Topology
 
 
 class QueriedApplication(Protocol):
-    """What `create_app` serves: a service of queries, or an application that has one."""
+    """The argument of `create_app`: a service of queries, or an application that has one."""
 
     @property
     def topology(self) -> Topology:
@@ -44,7 +44,7 @@ class QueriedApplication(Protocol):
 
 
 class Served:
-    """What the routes of one application share.
+    """The state that the routes of one application share.
 
     Args:
         application: The application.

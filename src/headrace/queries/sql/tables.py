@@ -148,7 +148,7 @@ class _Cursor:
         raise apsw.SQLError(msg)
 
     def Close(self) -> None:  # noqa: N802
-        """Give up the rows: they know this cursor, and would keep each other alive."""
+        """Release the rows: they refer to this cursor, and it to them."""
         self.Next = _do_nothing
 
 

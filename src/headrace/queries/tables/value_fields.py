@@ -39,7 +39,7 @@ class TypedStore(Protocol):
 
     @property
     def kind(self) -> StoreKind:
-        """What the store can do."""
+        """The kind of the store."""
         ...
 
     @property

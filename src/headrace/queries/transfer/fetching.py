@@ -39,7 +39,7 @@ class ShardFetch:
         member: Which instance.
         layout: The stores.
         shard: Which shard.
-        identity: What the copy of this instance belongs to.
+        identity: The identity of the copy of this instance.
         entries: Takes the entries; nobody else has it before the end.
     """
 

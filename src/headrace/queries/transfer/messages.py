@@ -26,7 +26,7 @@ class TransferError(Exception):
 
 
 class ShardHeader(msgspec.Struct, frozen=True):
-    """What a shard belongs to, and how far it is."""
+    """The identity of a shard, and how far it is."""
 
     format: int
     identity: CopyIdentity

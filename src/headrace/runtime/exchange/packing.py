@@ -84,7 +84,7 @@ class StoreReport(msgspec.Struct, frozen=True, array_like=True):
     changes: int
     """How many records the batch adds to its changelog."""
     times: dict[str, int] = {}
-    """What the store saves besides its entries: see `headrace.state.store_times`."""
+    """The facts that the store saves besides its entries: see `headrace.state.store_times`."""
 
 
 class TaskReport(msgspec.Struct, frozen=True, array_like=True):

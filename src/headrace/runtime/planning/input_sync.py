@@ -40,11 +40,10 @@ class InputSync:
     def limit_inputs_ahead(self, available: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return how many records a batch may read: none of inputs that are at the bound.
 
-        A task buffers records for one of two reasons. An input is empty, and the idle time runs:
-        then the clock releases them, and no input must be read for that. Or an input is empty
-        although its topic holds more: then every partition that feeds that input is read, even if
-        it also feeds an input at the bound. So that input gets records, or its topics are used up.
-        In both cases the task makes progress, and no input at the bound can prevent it.
+        A task buffers records because another input is empty. If that input has no more records,
+        the clock releases the buffer after the idle time, and the batch reads nothing for it. If
+        its topic has more, the batch reads every partition that feeds the input, even one that also
+        feeds an input at the bound. So the task makes progress in both cases.
         """
         at_bound: set[TopicPartition] = set()
         needed: set[TopicPartition] = set()

@@ -25,7 +25,7 @@ def batch_stats(
 
     Args:
         result: The result of the batch.
-        status: What the planner knows of the inputs.
+        status: The planner's figures of the inputs.
         position: How far the stores reflect the inputs.
         seconds: How long the batch took.
     """

@@ -185,12 +185,12 @@ class SnapshotWriter:
             self._is_quiet = True
 
     def planned(self) -> None:
-        """Take note that the next batch is planned."""
+        """Record that the planner has planned the next batch."""
         with self._lock:
             self._is_quiet = False
 
     def runs(self, digest: str, end: BatchBoundary) -> None:
-        """Take note of the batch that runs now."""
+        """Record which batch runs now."""
         with self._lock:
             self._is_quiet = False
             self._running, self._read_stamp = (digest, end), (0, 0)

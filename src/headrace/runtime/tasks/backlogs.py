@@ -61,7 +61,7 @@ class Backlogs:
             for each in saved.buffered_ranges
         }
         self.ranges: list[BufferedRange] = []
-        """What the task has read and not processed, once it is saved."""
+        """The records that the task has read and not processed, once they are saved."""
         self.lost: dict[TopicPartition, int] = {}
         """How many buffered offsets of each partition were deleted before the task read them."""
 

@@ -118,13 +118,13 @@ class Forks:
         """When to kill the forks that got a SIGTERM."""
 
     def end(self, pid: int) -> None:
-        """Let a fork end."""
+        """End a fork."""
         os.kill(pid, signal.SIGTERM)
         self.connections.pop(pid).close()
         self._ending[pid] = time.monotonic() + self._term_seconds
 
     def end_all(self) -> None:
-        """Let all forks end; return when they have."""
+        """End all forks; return when they have ended."""
         for pid in list(self.connections):
             self.end(pid)
         while self._ending:

@@ -1,4 +1,4 @@
-"""What every type of store states: how it opens, its changelog, what a batch can prefetch."""
+"""The facts of every type of store: how it opens, its changelog, what a batch can prefetch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StoreContext(Protocol):
-    """What a store may ask of the task it belongs to."""
+    """The services of its task that a store may use."""
 
     cache: CacheBudget | None
     """The memory for held-back writes, or None if they go straight through."""
@@ -31,7 +31,7 @@ class StoreContext(Protocol):
 
 
 class Opening(NamedTuple):
-    """What a task opens a store with."""
+    """The parts with which a task opens a store."""
 
     backend: StoreBackend
     context: StoreContext
@@ -42,8 +42,8 @@ class Opening(NamedTuple):
 
 
 Prefetch: TypeAlias = Generator[tuple[int | None, list[Any]], list[Any], None]
-"""What a batch loads of a store: yields a segment, or None for the map, and sorted entry keys in
-it, and is sent what is stored under each key, or None."""
+"""Loads the entries of a store that a batch needs. It yields a segment, or None for the map, with
+sorted entry keys, and receives the stored value of each key, or None."""
 
 
 class ChangelogRecord(NamedTuple):
@@ -55,10 +55,10 @@ class ChangelogRecord(NamedTuple):
 
 
 class StoreType(ABC):
-    """What a kind of store means, for one store."""
+    """The meaning of a kind of store, for one store."""
 
     times: ClassVar[type[StoreTimes]] = StoreTimes
-    """What the store saves besides its entries."""
+    """The facts that the store saves besides its entries."""
     has_changelog: ClassVar[bool] = False
     """Whether users may name and query such a store, so that its changes have a topic."""
     is_versioned: ClassVar[bool] = False

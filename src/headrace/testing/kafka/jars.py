@@ -63,7 +63,7 @@ def _complete() -> Path:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Let one process after the other run a block: the processes of a test run share the jars."""
+    """Run a block in one process at a time: the processes of a test run share the jars."""
     with path.open("w") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)

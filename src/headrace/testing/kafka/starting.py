@@ -159,7 +159,7 @@ def _answering(cluster: RunningCluster) -> RunningCluster:
 def _add_listener(
     properties: dict[str, str], name: str, protocol: str, port: int, advertised: int
 ) -> None:
-    """Let a broker listen on a port, and give its clients another one."""
+    """Make a broker listen on a port, and give its clients another one."""
     for setting, text in (
         ("listeners", f"{name}://127.0.0.1:{port}"),
         ("advertised.listeners", f"{name}://127.0.0.1:{advertised}"),

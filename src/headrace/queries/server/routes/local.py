@@ -61,5 +61,5 @@ async def shard(group: str, partition: int, served: Shared) -> Response:
 
 
 def _unreadable(error: msgspec.MsgspecError) -> QueryProblemError:
-    detail = f"The message cannot be read: {error}. Do all instances run the same version?"
+    detail = f"The message cannot be read: {error}. Run the same version on all instances."
     return QueryProblemError(ProblemCode.BAD_REQUEST, detail)
