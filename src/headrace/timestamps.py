@@ -35,14 +35,6 @@ class UsesWallClock(Protocol):
         ...
 
 
-def extractor_at(extractor: TimestampExtractor, wall_clock_ms: int) -> TimestampExtractor:
-    """Return the extractor to use at a time of day: itself, unless it needs to know the time."""
-    candidate: object = extractor
-    if isinstance(candidate, UsesWallClock) and candidate.uses_wall_clock:
-        return candidate.at(wall_clock_ms)
-    return extractor
-
-
 @dataclass(frozen=True)
 class FailOnInvalidTimestamp:
     """Use the timestamp of the record; a negative one stops the application. The default."""

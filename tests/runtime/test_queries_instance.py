@@ -17,7 +17,7 @@ from headrace.queries.copy.keys import entry_from_bytes, entry_prefix
 from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.memory_database import MemoryDatabase
 from headrace.queries.instance import Instance
-from headrace.queries.members import MemberStatus, shard_from_name
+from headrace.queries.members import MemberStatus, shard_name
 from headrace.queries.problems import ProblemCode
 from tests.runtime.counting import COUNTS, Application
 from tests.waiting import await_that
@@ -258,7 +258,7 @@ def test_instances_share_the_shards_and_take_over_those_of_one_that_leaves(
         found=lambda: (second.status(), first.members()),
     )
     (mine,) = second.status().shards
-    shard = shard_from_name(mine)
+    (shard,) = (each for each in SHARDS if shard_name(each) == mine)
     await_that(
         lambda: first.placement()[shard] == ("localhost:4", "localhost:1"),
         "the first instance to prefer the second",
@@ -301,7 +301,8 @@ def test_while_an_instance_is_added_under_load_the_old_one_answers(
         found=second.status,
     )
     (mine,) = second.status().shards
-    assert counts(second, shard_from_name(mine)) == {b"a": number + 1}
+    (shard,) = (each for each in SHARDS if shard_name(each) == mine)
+    assert counts(second, shard) == {b"a": number + 1}
 
 
 def test_a_name_that_another_live_member_has_is_refused(

@@ -84,7 +84,7 @@ class Copy:
 
         def is_shown() -> bool:
             self.reader.step(_now(), 0.001)
-            if applier.newest is None or not applier.knows_topics:
+            if applier.identity is None:
                 return False
             self.held.append(self.imports.hold_back({*SHARDS} - applier.kept))
             applier.keep({*SHARDS} - self.held[-1])

@@ -6,8 +6,10 @@ from typing import ClassVar
 
 import pytest
 
+from headrace import StreamsBuilder
 from headrace.errors import InvalidTimestampError
 from headrace.records import ConsumerRecord
+from headrace.testing import TopologyTestDriver
 from headrace.timestamps import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
@@ -15,11 +17,21 @@ from headrace.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     UsesWallClock,
     WallclockTimestampExtractor,
-    extractor_at,
 )
 
 WITH_TIME = ConsumerRecord("orders", 3, 7, 1_000, "key", "value")
 WITHOUT_TIME = WITH_TIME._replace(timestamp=-1)
+
+
+def timestamp_by(extractor: TimestampExtractor, timestamp: int) -> int:
+    """Return the timestamp of a record in an application at 9,000 ms."""
+    builder = StreamsBuilder()
+    records = builder.stream("in", key=str, value=str, timestamp_extractor=extractor)
+    records.to("out")
+    with TopologyTestDriver(builder.build(), initial_wall_clock_time=9_000) as driver:
+        driver.create_input_topic("in").pipe_input("k", "v", timestamp=timestamp)
+        return driver.create_output_topic("out").read_record().timestamp
+
 
 every_extractor = pytest.mark.parametrize(
     "extractor",
@@ -74,7 +86,7 @@ def test_an_unknown_partition_time_cannot_stand_in() -> None:
 
 
 def test_the_wall_clock_is_the_one_the_task_gives() -> None:
-    extractor = extractor_at(WallclockTimestampExtractor(), 9_000)
+    extractor = WallclockTimestampExtractor().at(9_000)
 
     assert extractor(WITH_TIME, 5_000) == 9_000
     assert extractor(WITHOUT_TIME, -1) == 9_000
@@ -83,11 +95,6 @@ def test_the_wall_clock_is_the_one_the_task_gives() -> None:
 def test_the_wall_clock_cannot_be_asked_without_a_task() -> None:
     with pytest.raises(RuntimeError, match=r"no clock of its own.*`.at\(wall_clock_ms\)`"):
         WallclockTimestampExtractor()(WITH_TIME, 5_000)
-
-
-@every_extractor
-def test_an_extractor_that_needs_no_clock_stays_itself(extractor: TimestampExtractor) -> None:
-    assert extractor_at(extractor, 9_000) is extractor
 
 
 def test_an_extractor_of_the_users_may_ask_for_the_time() -> None:
@@ -100,20 +107,17 @@ def test_an_extractor_of_the_users_may_ask_for_the_time() -> None:
         def __call__(self, record: ConsumerRecord, partition_time: int, /) -> int:
             raise NotImplementedError
 
-    extractor = extractor_at(RecordTimeOrNow(), 9_000)
-
     assert isinstance(RecordTimeOrNow(), UsesWallClock)
-    assert extractor(WITH_TIME, -1) == 1_000
-    assert extractor(WITHOUT_TIME, -1) == 9_000
+    assert timestamp_by(RecordTimeOrNow(), 1_000) == 1_000
+    assert timestamp_by(RecordTimeOrNow(), -1) == 9_000
 
 
-def test_an_extractor_that_declines_the_clock_stays_itself() -> None:
+def test_an_extractor_that_declines_the_clock_gets_none() -> None:
     class NoClock(WallclockTimestampExtractor):
         uses_wall_clock: ClassVar[bool] = False
 
-    extractor = NoClock()
-
-    assert extractor_at(extractor, 9_000) is extractor
+    with pytest.raises(InvalidTimestampError, match="no clock of its own"):
+        timestamp_by(NoClock(), 1_000)
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,3 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
 def shard_name(shard: Shard) -> str:
     """Return the name of a shard in a `MemberStatus`."""
     return f"{shard.group}/{shard.partition}"
-
-
-def shard_from_name(name: str) -> Shard:
-    """Return the shard of a name of `shard_name`."""
-    group, _, partition = name.rpartition("/")
-    return Shard(group, int(partition))

@@ -158,9 +158,7 @@ class ExpiringEntries:
     ) -> Iterator[Entry]:
         """Return the entries of several keys between two times: by segment, then key, then time."""
         first = max(first, self.oldest)
-        start = None if first_key is None else (first_key,)
-        # The least bytes greater than a key are the key and a zero byte.
-        end = None if last_key is None else (last_key + b"\0",)
+        start, end = _key_bounds(first_key, last_key)
         found: list[Entry] = []
         if start is None or end is None or start < end:
             for segment in self._segments(first, last, reverse=reverse):
@@ -233,8 +231,7 @@ class RetainedEntries(ExpiringEntries):
         reverse: bool = False,
     ) -> Iterator[Entry]:
         first = max(first, self.oldest)
-        start = None if first_key is None else (first_key,)
-        end = None if last_key is None else (last_key + b"\0",)
+        start, end = _key_bounds(first_key, last_key)
         if start is not None and end is not None and start >= end:
             return
         for segment in self._segments(first, last, reverse=reverse):
@@ -250,3 +247,14 @@ class RetainedEntries(ExpiringEntries):
         assert by_time is not None, "the store is kept by time"
         entries = self.of_keys(None, None, first, last)
         return iter(sorted(entries, key=lambda entry: by_time(entry[0]), reverse=reverse))
+
+
+def _key_bounds(
+    first_key: bytes | None, last_key: bytes | None
+) -> tuple[tuple[bytes] | None, tuple[bytes] | None]:
+    """Return where the entries of some keys begin and end; None: at the first, behind the last."""
+    # The least bytes greater than a key are the key and a zero byte.
+    return (
+        None if first_key is None else (first_key,),
+        None if last_key is None else (last_key + b"\0",),
+    )

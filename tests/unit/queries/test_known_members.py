@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
 from headrace.queries.known_members import KnownMembers
-from headrace.queries.members import MemberStatus, shard_from_name, shard_name
+from headrace.queries.members import MemberStatus, shard_name
 from headrace.runtime.snapshots import SnapshotRecord
 from tests.unit.queries.snapshot_records import make_record
 
@@ -116,7 +116,6 @@ def test_the_newest_word_of_a_member_counts_and_strangers_are_ignored() -> None:
 
 def test_a_shard_is_named_by_group_and_partition() -> None:
     assert shard_name(Shard("a/b", 3)) == "a/b/3"
-    assert shard_from_name("a/b/3") == Shard("a/b", 3)
 
 
 def test_a_shard_comes_from_ready_members_of_the_same_history_the_newest_first() -> None:

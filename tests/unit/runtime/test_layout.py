@@ -33,6 +33,7 @@ from headrace.runtime.checkpoint.layout import (
     write_layout,
 )
 from headrace.runtime.checkpoint.markers import Marker
+from headrace.runtime.exchange.grouping_keys import shuffle_partition
 from headrace.runtime.plan import ExecutionPlan, plan_topology
 from headrace.runtime.planning.task_counts import task_counts
 
@@ -192,7 +193,8 @@ def test_tasks_are_spread_evenly_over_the_shuffle(tasks: int, shuffle_partitions
     layout = layout_of(plan(counting), {"in": tasks}, shuffle_partitions)
 
     spread = Counter(
-        layout.partition_of(placement.grouping_key) for placement in layout.tasks.values()
+        shuffle_partition(placement.grouping_key, shuffle_partitions)
+        for placement in layout.tasks.values()
     )
 
     assert spread == dict.fromkeys(range(shuffle_partitions), tasks // shuffle_partitions)
@@ -208,12 +210,8 @@ def test_groups_are_shared_neither_with_carriers_nor_with_global_stores() -> Non
 
     assert len(set(used)) == len(used)
     assert all(grouping_key < 0 for grouping_key in layout.global_grouping_keys)
-    assert [layout.partition_of(grouping_key) for grouping_key in layout.relay_keys] == [0, 1, 2]
-    assert [layout.partition_of(grouping_key) for grouping_key in layout.global_grouping_keys] == [
-        0,
-        1,
-        2,
-    ]
+    for keys in (layout.relay_keys, layout.global_grouping_keys):
+        assert [shuffle_partition(grouping_key, 3) for grouping_key in keys] == [0, 1, 2]
 
 
 def test_markers_number_all_tasks() -> None:

@@ -100,11 +100,6 @@ class Applier:
         return frozenset(self._kept)
 
     @property
-    def knows_topics(self) -> bool:
-        """Return whether the topics exist, and are those that the copy depends on."""
-        return self._topic_ids is not None
-
-    @property
     def identity(self) -> CopyIdentity | None:
         """Return what the copy belongs to; None: it is not known yet."""
         newest, ids = self._log.newest, self._topic_ids

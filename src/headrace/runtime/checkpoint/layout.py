@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.errors import CheckpointError, TopologyError
 from headrace.runtime.checkpoint.files import create_file, replace_file, unreadable
-from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
+from headrace.runtime.exchange.grouping_keys import grouping_keys_for
 from headrace.runtime.exchange.packing import Split
 from headrace.runtime.plan import (
     GLOBAL_SUBTOPOLOGY,
@@ -94,9 +94,6 @@ class CheckpointLayout(msgspec.Struct):
             if subtopology is not None:
                 tasks.add((subtopology.id, offset_range.partition))
         return {task: self.placement(*task) for task in tasks}
-
-    def partition_of(self, grouping_key: int) -> int:
-        return shuffle_partition(grouping_key, self.shuffle_partitions)
 
     def count_of(self, subtopology: int) -> int:
         """Return how many tasks a subtopology has."""
