@@ -472,7 +472,7 @@ def test_missing_sink_topics_are_in_one_error_before_anything_is_created(
         "`headrace topics create letters --partitions 3`, "
         "`headrace topics create out --partitions 3`."
     )
-    create(topics, dead_letters=1)
+    create(topics, letters=1)
     with pytest.raises(
         UnknownTopicError, match=r"'out'\. Did you mean 'outs'\? The broker .* out "
     ):
