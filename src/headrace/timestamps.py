@@ -35,9 +35,16 @@ class UsesWallClock(Protocol):
         ...
 
 
+def uses_partition_time(extractor: TimestampExtractor) -> bool:
+    """Return whether an extractor may use the partition time, as a user's function may."""
+    return getattr(extractor, "uses_partition_time", True)
+
+
 @dataclass(frozen=True)
 class FailOnInvalidTimestamp:
     """Use the timestamp of the record; a negative one stops the application. The default."""
+
+    uses_partition_time: ClassVar[bool] = False
 
     def __call__(self, record: ConsumerRecord, partition_time: int, /) -> int:
         if record.timestamp < 0:
@@ -52,6 +59,8 @@ class FailOnInvalidTimestamp:
 @dataclass(frozen=True)
 class LogAndSkipOnInvalidTimestamp:
     """Use the timestamp of the record; a record with a negative one is logged and dropped."""
+
+    uses_partition_time: ClassVar[bool] = False
 
     def __call__(self, record: ConsumerRecord, partition_time: int, /) -> int:
         if record.timestamp < 0:
@@ -89,6 +98,7 @@ class WallclockTimestampExtractor:
     """
 
     uses_wall_clock: ClassVar[bool] = True
+    uses_partition_time: ClassVar[bool] = False
 
     def at(self, wall_clock_ms: int, /) -> TimestampExtractor:
         return _FixedTimestamp(wall_clock_ms)

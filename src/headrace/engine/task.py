@@ -31,15 +31,11 @@ from headrace.state.specs import StoreBuilder
 from headrace.state.store_times import StoreTimes
 from headrace.state.store_types.base import Opening
 from headrace.state.store_types.lookup import bound_to, logged_type_of, type_of
-from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 from headrace.topology.java_order import in_java_hash_order
 from headrace.topology.naming import changelog_topic
 from headrace.topology.nodes import (
-    GlobalStoreNode,
     Node,
-    ProcessorNode,
     SinkNode,
-    SourceNode,
 )
 from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import Subtopology
@@ -125,10 +121,7 @@ class Task:
             for name, store in _stores_in_flush_order(subtopologies).items()
         }
         self._cached_stores = [store for store in self.stores.values() if store.caching]
-        self._may_schedule = any(
-            isinstance(node, ProcessorNode) and node.operation.may_schedule
-            for node in self._nodes.values()
-        )
+        self._may_schedule = any(node.may_schedule for node in self._nodes.values())
         self._processes: dict[str, Process] = self._bind()
         self._sources = Sources(self._nodes.values(), settings.application_id)
         self._inputs = PartitionGroup(
@@ -372,8 +365,9 @@ class Task:
     def getter(self, table: str, asking: BoundNode) -> ValueGetter:
         """Return the function by which the node ``asking`` reads a table."""
         node = self._nodes[table]
-        assert isinstance(node, ProcessorNode), f"{table} is no table"
-        return node.operation.getter(asking, lambda: self.getter(node.parents[0], asking))
+        operation = node.bound_operation
+        assert operation is not None, f"{table} is no table"
+        return operation.getter(asking, lambda: self.getter(node.parents[0], asking))
 
     def _bind(self) -> dict[str, Process]:
         """Return the function of each node; children are bound first, because parents call them."""
@@ -389,18 +383,19 @@ class Task:
             else:
                 own = {child: processes[child] for child in children[name]}
                 bound = self._bound_node(node, own)
-                if isinstance(node, SourceNode):
+                operation = node.bound_operation
+                if operation is None:
                     processes[name] = bound.forward
-                elif isinstance(node, ProcessorNode | GlobalStoreNode):
-                    processes[name] = self._timed(node, node.operation.bind(bound))
+                else:
+                    processes[name] = self._timed(node, operation.bind(bound))
             if self._on_step is not None:
                 processes[name] = _observed(name, processes[name], self._on_step)
         return processes
 
-    def _timed(self, node: ProcessorNode | GlobalStoreNode, process: Process) -> Process:
+    def _timed(self, node: Node, process: Process) -> Process:
         """Set the task's timestamp while a node runs, for the changes that its stores log."""
-        if not isinstance(node, ProcessorNode) or all(
-            name not in self.changelogs or self.stores[name].caching for name in node.stores
+        if all(
+            name not in self.changelogs or self.stores[name].caching for name in node.timed_stores
         ):
             return process
 
@@ -421,12 +416,8 @@ class Task:
             action()
 
     def _bound_node(self, node: Node, children: dict[str, Process]) -> BoundNode:
-        if isinstance(node, ProcessorNode):
-            stores = node.stores
-        else:
-            stores = (node.store,) if isinstance(node, GlobalStoreNode) else ()
         times = self._node_times.setdefault(node.name, {})
-        return BoundNode(self, node, children, stores, times)
+        return BoundNode(self, node, children, node.used_stores, times)
 
     def _open_queue(self, topic: str, partition: int) -> RecordQueue:
         node = self._sources.of(topic)
@@ -439,17 +430,12 @@ class Task:
             topic,
             partition,
             (node.key.need, node.value.need),
-            self._extractor(node),
+            node.own_extractor or self.settings.timestamp_extractor,
             self._processes[node.name],
         )
         queue.partition_time = self._partition_times.get(queue.id, -1)
         self._inputs.open(queue)
         return queue
-
-    def _extractor(self, node: SourceNode | GlobalStoreNode) -> TimestampExtractor:
-        if isinstance(node, SourceNode) and node.internal:
-            return FailOnInvalidTimestamp()
-        return node.timestamp_extractor or self.settings.timestamp_extractor
 
 
 def _observed(node: str, process: Process, on_step: OnStep) -> Process:
@@ -465,9 +451,6 @@ def _stores_in_flush_order(subtopologies: Sequence[Subtopology]) -> dict[str, An
     ordered: dict[str, Any] = {}
     for subtopology in subtopologies:
         for node in subtopology.nodes.values():
-            if isinstance(node, ProcessorNode):
-                for name in in_java_hash_order(node.stores):
-                    ordered[name] = subtopology.stores[name]
-            elif isinstance(node, GlobalStoreNode):
-                ordered[node.store] = subtopology.stores[node.store]
+            for name in in_java_hash_order(node.used_stores):
+                ordered[name] = subtopology.stores[name]
     return ordered

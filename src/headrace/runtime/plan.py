@@ -17,15 +17,10 @@ import msgspec
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
 from headrace.state.specs import StoreBuilder
-from headrace.timestamps import (
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
-    TimestampExtractor,
-    WallclockTimestampExtractor,
-)
+from headrace.timestamps import TimestampExtractor, uses_partition_time
 from headrace.topology.lower import LoweredTopology
 from headrace.topology.naming import changelog_topic, internal_topic
-from headrace.topology.nodes import GlobalStoreNode, Node, ProcessorNode, SinkNode, SourceNode
+from headrace.topology.nodes import Node, SourceNode
 from headrace.topology.sources import source_matching
 from headrace.topology.subtopologies import Subtopology
 from headrace.topology.topology import Topology
@@ -34,12 +29,6 @@ GLOBAL_SUBTOPOLOGY = -1
 """The number of all global subtopologies together."""
 GLOBAL_TASK = f"{GLOBAL_SUBTOPOLOGY}_0"
 """The task that keeps the global stores."""
-
-_EXTRACTORS_WITHOUT_MEMORY = (
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
-    WallclockTimestampExtractor,
-)
 
 
 @dataclass(frozen=True)
@@ -127,10 +116,10 @@ class ExecutionPlan:
     def global_topics(self) -> tuple[str, ...]:
         """The topics of global tables and stores."""
         return tuple(
-            node.topic
+            node.global_topic
             for subtopology in self.global_subtopologies
             for node in subtopology.nodes.values()
-            if isinstance(node, GlobalStoreNode)
+            if node.global_topic is not None
         )
 
     @cached_property
@@ -140,7 +129,7 @@ class ExecutionPlan:
             topic
             for subtopology in self.subtopologies
             for node in subtopology.nodes.values()
-            if isinstance(node, ProcessorNode) and node.operation.reads_topic_as_table
+            if node.reads_topic_as_table
             for source in subtopology.sources
             if source.name in node.parents
             for topic in full_names(source, self.application_id)
@@ -150,10 +139,10 @@ class ExecutionPlan:
     def written_topics(self) -> frozenset[str]:
         """The topics that the application writes on the broker, as far as sinks name them."""
         return frozenset(self.loops).union(
-            node.topic
+            node.output_topic
             for subtopology in self.subtopologies
             for node in subtopology.nodes.values()
-            if isinstance(node, SinkNode) and isinstance(node.topic, str) and not node.internal
+            if node.output_topic is not None
         )
 
     @cached_property
@@ -244,9 +233,9 @@ def plan_topology(topology: Topology, config: StreamsConfig) -> ExecutionPlan:
         has_globals=bool(global_subtopologies),
     )
     names = {
-        name: full_names(node, application_id)
-        for name, node in lowered.graph.nodes.items()
-        if isinstance(node, SourceNode)
+        source.name: full_names(source, application_id)
+        for subtopology in lowered.subtopologies
+        for source in subtopology.sources
     }
     requested = {
         internal_topic(application_id, topic): count
@@ -295,7 +284,7 @@ def _plan_subtopologies(
             continue
         waiting.remove(subtopology)
         operations = [
-            node.operation for node in subtopology.nodes.values() if isinstance(node, ProcessorNode)
+            node.bound_operation for node in subtopology.nodes.values() if node.bound_operation
         ]
         topics = _read(subtopology, application_id, internal=False)
         topics += tuple(topic for topic in internal[subtopology.id] if topic in loops)
@@ -358,9 +347,9 @@ def _writers(lowered: LoweredTopology, application_id: str) -> dict[str, set[int
     }
     for subtopology in lowered.subtopologies:
         for node in subtopology.nodes.values():
-            if isinstance(node, SinkNode) and node.internal:
-                assert isinstance(node.topic, str), "internal topics are not chosen per record"
-                writers[internal_topic(application_id, node.topic)].add(subtopology.id)
+            if node.repartition_topic is not None:
+                topic = internal_topic(application_id, node.repartition_topic)
+                writers[topic].add(subtopology.id)
     return writers
 
 
@@ -370,11 +359,7 @@ def _runs_in_reader(
     """Return whether a task needs neither state nor another partition's records."""
     if len(topics) != 1 or any(source.pattern is not None for source in subtopology.sources):
         return False
-    for node in subtopology.nodes.values():
-        if isinstance(node, ProcessorNode) and (node.stores or not node.operation.stateless):
-            return False
-        if isinstance(node, SourceNode) and not isinstance(
-            node.timestamp_extractor or default_extractor, _EXTRACTORS_WITHOUT_MEMORY
-        ):
-            return False
-    return True
+    extractors = (each.timestamp_extractor or default_extractor for each in subtopology.sources)
+    return not any(node.keeps_state for node in subtopology.nodes.values()) and not any(
+        uses_partition_time(extractor) for extractor in extractors
+    )

@@ -13,7 +13,7 @@ from headrace.errors import TopologyError
 from headrace.processors.operation import Operation
 from headrace.records import RecordContext
 from headrace.serdes.slots import SerdeSlot
-from headrace.timestamps import TimestampExtractor
+from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 
 Partitioner: TypeAlias = Callable[[str, Any, Any, int], int | Iterable[int] | None]
 """Chooses partitions: f(topic, key, value, partitions); None leaves it to the key's hash."""
@@ -57,6 +57,51 @@ class Node:
     call: str | None = field(default=None, compare=False)
     """The method that the program called there: ``join``."""
 
+    @property
+    def bound_operation(self) -> Operation | None:
+        """The operation that a task binds to the node; None: it has none."""
+        return None
+
+    @property
+    def used_stores(self) -> tuple[str, ...]:
+        """The stores that the node may use."""
+        return ()
+
+    @property
+    def timed_stores(self) -> tuple[str, ...]:
+        """Those of its stores whose changes have the timestamp of the record at this node."""
+        return ()
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the node needs stores, saved times or schedules."""
+        return False
+
+    @property
+    def may_schedule(self) -> bool:
+        """Whether the node may schedule punctuations."""
+        return False
+
+    @property
+    def reads_topic_as_table(self) -> bool:
+        """Whether the node makes a table of the topics of its parent source."""
+        return False
+
+    @property
+    def global_topic(self) -> str | None:
+        """The topic that every task reads as a whole at this node."""
+        return None
+
+    @property
+    def output_topic(self) -> str | None:
+        """The topic that the node writes, if its name is known and not internal."""
+        return None
+
+    @property
+    def repartition_topic(self) -> str | None:
+        """The internal topic that the node writes, without the application id."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNode(Node):
@@ -77,6 +122,11 @@ class SourceNode(Node):
         if not self.topics and self.pattern is None:
             msg = f"Source {self.name!r} has no topic. Give it at least one, or a pattern."
             raise TopologyError(msg)
+
+    @property
+    def own_extractor(self) -> TimestampExtractor | None:
+        """The extractor of the node; None: that of the application."""
+        return FailOnInvalidTimestamp() if self.internal else self.timestamp_extractor
 
     @property
     def subscription(self) -> frozenset[str] | tuple[str, int]:
@@ -111,6 +161,30 @@ class ProcessorNode(Node):
             msg = f"Processor {self.name!r} has no parent. Connect it to a source or a processor."
             raise TopologyError(msg)
 
+    @property
+    def bound_operation(self) -> Operation:
+        return self.operation
+
+    @property
+    def used_stores(self) -> tuple[str, ...]:
+        return self.stores
+
+    @property
+    def timed_stores(self) -> tuple[str, ...]:
+        return self.stores
+
+    @property
+    def keeps_state(self) -> bool:
+        return bool(self.stores) or not self.operation.stateless
+
+    @property
+    def may_schedule(self) -> bool:
+        return self.operation.may_schedule
+
+    @property
+    def reads_topic_as_table(self) -> bool:
+        return self.operation.reads_topic_as_table
+
 
 @dataclass(frozen=True, kw_only=True)
 class SinkNode(Node):
@@ -127,6 +201,15 @@ class SinkNode(Node):
         if not self.parents:
             msg = f"Sink {self.name!r} has no parent. Connect it to a source or a processor."
             raise TopologyError(msg)
+        assert isinstance(self.topic, str) or not self.internal, "not chosen per record"
+
+    @property
+    def output_topic(self) -> str | None:
+        return self.topic if isinstance(self.topic, str) and not self.internal else None
+
+    @property
+    def repartition_topic(self) -> str | None:
+        return self.topic if isinstance(self.topic, str) and self.internal else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,3 +245,20 @@ class GlobalStoreNode(Node):
     key: SerdeSlot
     value: SerdeSlot
     timestamp_extractor: TimestampExtractor | None = None
+
+    @property
+    def own_extractor(self) -> TimestampExtractor | None:
+        """The extractor of the node; None: that of the application."""
+        return self.timestamp_extractor
+
+    @property
+    def bound_operation(self) -> Operation:
+        return self.operation
+
+    @property
+    def used_stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+    @property
+    def global_topic(self) -> str:
+        return self.topic
