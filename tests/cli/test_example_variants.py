@@ -9,6 +9,7 @@ import pytest
 
 from headrace.cli.targets import load_target
 from headrace.examples.catalogue import Example, examples, learning_path
+from headrace.examples.checking import in_process
 from headrace.examples.feeding import Encoding
 from headrace.examples.variants import Variant
 from tests.cli.conftest import Cli
@@ -35,11 +36,14 @@ def test_the_list_names_the_variants_that_there_are() -> None:
         assert tuple(each.module("variants").VARIANTS) == each.variants
 
 
-@pytest.mark.parametrize(
+every_variant = pytest.mark.parametrize(
     ("example", "name"),
     [(each, name) for each in WITH_VARIANTS for name in each.variants],
     ids=lambda each: each.name if isinstance(each, Example) else each,
 )
+
+
+@every_variant
 def test_the_input_of_a_variant_fits_its_program(example: Example, name: str) -> None:
     variant: Variant = example.module("variants").VARIANTS[name]
     app = load_target(f"{example.package}.{variant.program}").app
@@ -50,6 +54,20 @@ def test_the_input_of_a_variant_fits_its_program(example: Example, name: str) ->
 
     assert {record[0] for record in records} <= variant.TOPICS.keys()
     assert app.config.errors_dead_letter_queue_topic_name is not None
+
+
+@pytest.mark.tier("test")
+@every_variant
+def test_a_variant_writes_results(example: Example, name: str, tmp_path: Path) -> None:
+    variant: Variant = example.module("variants").VARIANTS[name]
+    app = load_target(f"{example.package}.{variant.program}").app
+    assert app is not None
+
+    with in_process(app, variant.TOPICS, tmp_path) as run:
+        run.write(islice(variant.feed(), 100))
+
+        written = {topic for topic in Encoding(app).sinks if run.read(topic)}
+        assert written or name == "alert", "the alert sends mails, and writes to no topic"
 
 
 def test_a_variant_runs_on_a_log_of_its_own(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

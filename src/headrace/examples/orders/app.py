@@ -61,7 +61,7 @@ def aggregate(orders: KStream[str, Order], stores: KTable[str, Store], kind: str
     )
 
     # The totals have late orders, too. The windows refuse them as dead letters.
-    in_time = partial(CheckTime, f"{kind}-times", SIZE, grace=GRACE)
+    in_time = partial(CheckTime, f"times-{kind}", SIZE, grace=GRACE)
     in_windows = (
         orders.process_values(in_time, value=Order)
         .group_by(location_of, name=f"{kind}-in-time-by-store")
