@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -139,6 +140,37 @@ def test_instances_with_a_certificate_and_a_token_answer_each_other(
     ):
         with pytest.raises(PeerUnreachableError, match=reason):
             asyncio.run(ask(stranger, member))
+
+
+def test_the_token_is_never_logged(
+    application: Application,
+    services: list[QueryService],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    application.config = application.config.with_settings(server_token_file=path)
+    application.run(b"a", b"b", b"c")
+    services += [started(application), started(application)]
+    await_that(
+        lambda: all(each.is_ready() and len(each.instance.members()) == 2 for each in services),
+        "both services to be ready",
+    )
+
+    statuses = [
+        httpx.get(f"{service.url}/v1/{path}", headers={"Authorization": f"{scheme} {token}"})
+        for service in services
+        for path in ("stores/counts/keys/a", "stores/counts/entries", "stores/none/keys/a", "%")
+        for scheme in ("Bearer", "Basic")
+        for token in (TOKEN, f"{TOKEN}x")
+    ]
+
+    assert {answer.status_code for answer in statuses} >= {200, 401, 404}
+    assert all(TOKEN not in answer.text for answer in statuses)
+    assert services[0].url.removeprefix("http://") in caplog.text
+    assert TOKEN not in caplog.text
 
 
 async def ask(transport: HttpTransport, member: str) -> tuple[MemberStatus, list[bytes]]:

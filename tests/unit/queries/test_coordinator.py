@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace as replace_status
 
 from headrace.brokers.log import TopicPartition
 from headrace.queries.coordination.answers import NEWEST, Bound
 from headrace.queries.coordination.cursors import decode_cursor
 from headrace.queries.copy.layout import Shard
+from headrace.queries.members import shard_name
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import FetchWindows, GetKey, Operation, ScanKeys
 from headrace.queries.tokens import Token
@@ -226,6 +228,32 @@ def test_a_shard_without_a_ready_copy_is_a_problem_at_once_and_never_a_part() ->
             ):
                 assert await _problem(read) is ProblemCode.STORE_NOT_READY
         assert loop_time() < 0.1
+
+    run_virtually(main())
+
+
+def test_instances_that_lack_a_shard_do_not_send_a_read_to_each_other_again_and_again() -> None:
+    async def main() -> None:
+        cluster = _cluster("ab", standbys=0)
+        shard = _shard_of(cluster, KEYS[0])
+        first, second = cluster.instances.values()
+        for instance, other in ((first, second), (second, first)):
+            # Each has heard that the other has a ready copy, and neither has.
+            instance.unready.add(shard)
+            status = other.status()
+            everything = [*status.ready, shard_name(shard)]
+            instance.note_status(replace_status(status, ready=tuple(everything)))
+        cluster.asked.clear()
+
+        for instance in (first, second):
+            read = instance.coordinator.read_key(STORE, KEYS[0])
+            assert await _problem(read) is ProblemCode.STORE_NOT_READY
+            assert await _problem(instance.coordinator.page(STORE, ScanKeys())) is (
+                ProblemCode.STORE_NOT_READY
+            )
+
+        assert loop_time() < 10
+        assert len(cluster.asked) < 40
 
     run_virtually(main())
 

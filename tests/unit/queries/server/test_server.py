@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from headrace import StreamsConfig
 from headrace.errors import ConfigError, QueryError
+from headrace.queries.server import doors
 from headrace.queries.server.doors import Doors
 from headrace.queries.server.server import QueryServer
 from tests.certificates import make_certificate
@@ -55,6 +57,39 @@ def test_a_server_answers_from_bind_to_close_and_ends_open_watches() -> None:
     thread.join()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}/a")
+
+
+def test_a_reader_of_a_watch_who_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "SEND_SECONDS", 0.2)
+    ended: list[type[BaseException]] = []
+    is_over = threading.Event()
+
+    async def watch(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            while True:
+                await send({"type": "http.response.body", "body": b"." * 65_536, "more_body": True})
+        except BaseException as error:
+            ended.append(type(error))
+            raise
+        finally:
+            is_over.set()
+
+    server = QueryServer(StreamsConfig(), "127.0.0.1", 0)
+    port = server.bind()
+    server.start(Doors(watch, None))
+    with socket.create_connection(("127.0.0.1", port)) as reader:
+        reader.settimeout(60)
+        reader.sendall(b"GET /v1/stores/a/changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert reader.recv(1)
+
+        assert is_over.wait(60)
+
+        assert ended == [TimeoutError]
+        with suppress(ConnectionResetError):
+            while reader.recv(1 << 20):
+                pass
+    server.close()
 
 
 def test_the_next_free_port_is_used() -> None:
