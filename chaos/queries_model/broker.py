@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +22,8 @@ class LogEntry:
     transaction: int | None = None
     """The open transaction of the record."""
     is_visible: bool = False
+    alone_since: int | None = None
+    """When compaction found no earlier record of its key; None: it did not."""
 
 
 @dataclass
@@ -82,21 +85,23 @@ class ModelPartition:
     def compact(self, random: Random, now: int, delete_retention_ms: int) -> None:
         """Remove some records that have a successor, and deletions that are old enough."""
         last: dict[bytes, int] = {}
-        first: dict[bytes, int] = {}
+        counts: Counter[bytes] = Counter()
         for change in self._visible():
             last[change.key] = change.offset
-            first.setdefault(change.key, change.offset)
+            counts[change.key] += 1
         share = random.choice((0.5, 1.0))
         for change in [*self._visible()]:
             entry = self.entries[change.offset]
-            is_replaced = change.offset < last[change.key]
+            # A reader of a removed record has so long to read the deletion, too.
             is_old_deletion = (
-                change.value is None
-                and first[change.key] == change.offset == last[change.key]
-                and now - entry.written_at >= delete_retention_ms
+                entry.alone_since is not None and now - entry.alone_since >= delete_retention_ms
             )
+            is_replaced = change.offset < last[change.key]
             if (is_replaced or is_old_deletion) and random.random() < share:
                 del self.entries[change.offset]
+                counts[change.key] -= 1
+            elif change.value is None and counts[change.key] == 1 and entry.alone_since is None:
+                entry.alone_since = now
 
     def cut(self, end: int) -> None:
         """Delete all records below an offset."""

@@ -49,20 +49,26 @@ def _compact(file: sqlite3.Connection, partition: Partition, now: int) -> None:
     settings = partition.settings
     old_enough = now - settings.min_compaction_lag_ms
     rowids = _rowid_range(partition)
-    file.execute(
-        "DELETE FROM record WHERE rowid IN ("
-        " SELECT rowid FROM (SELECT rowid, appended, max(rowid) OVER (PARTITION BY key) AS newest"
-        " FROM record WHERE rowid >= ? AND rowid < ?) WHERE rowid < newest AND appended <= ?)",
-        (*rowids, old_enough),
-    )
-    # A tombstone stays for `delete.retention.ms`, so that readers see it, and goes after the
-    # records before it.
+    # A tombstone stays for `delete.retention.ms` behind the pass that removes the records before
+    # it, so that a reader of one of these sees it, too.
     file.execute(
         "DELETE FROM record WHERE rowid IN ("
         " SELECT rowid FROM (SELECT rowid, value, appended, count(*) OVER (PARTITION BY key) AS n"
         " FROM record WHERE rowid >= ? AND rowid < ?)"
         " WHERE value IS NULL AND n = 1 AND appended <= ?)",
         (*rowids, min(old_enough, now - settings.delete_retention_ms)),
+    )
+    file.execute(
+        "UPDATE record SET appended = ? WHERE value IS NULL AND rowid IN ("
+        " SELECT newest FROM (SELECT rowid, appended, max(rowid) OVER (PARTITION BY key) AS newest"
+        " FROM record WHERE rowid >= ? AND rowid < ?) WHERE rowid < newest AND appended <= ?)",
+        (now, *rowids, old_enough),
+    )
+    file.execute(
+        "DELETE FROM record WHERE rowid IN ("
+        " SELECT rowid FROM (SELECT rowid, appended, max(rowid) OVER (PARTITION BY key) AS newest"
+        " FROM record WHERE rowid >= ? AND rowid < ?) WHERE rowid < newest AND appended <= ?)",
+        (*rowids, old_enough),
     )
 
 
