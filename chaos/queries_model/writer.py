@@ -109,6 +109,9 @@ class Leader:
                     topic: [each.end for each in self.broker.topics[topic]] for topic in PARTITIONS
                 }
                 self.last = msgspec.structs.replace(self.last, ends=ends)
+            if self._may_repeat:
+                for name, end in self.ends.items():
+                    self.ends[name] = max(end, self._partition(name).end)
             self.times = found.store_times
             self.outgoing.append(self.last)
         else:

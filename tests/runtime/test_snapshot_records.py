@@ -259,6 +259,32 @@ def test_with_at_least_once_the_first_record_of_a_leader_counts_no_changes(tmp_p
     app.log.close()
 
 
+def test_with_at_least_once_the_next_record_has_what_a_fenced_leader_wrote_again(
+    tmp_path: Path,
+) -> None:
+    app = Application(tmp_path, processing_guarantee="at_least_once")
+    first = app.run(0)
+    again = [
+        (topic, partition, record.timestamp, record.key, record.value, None)
+        for topic, ends in first.ends.items()
+        for partition in range(len(ends))
+        for record in changes(app.log, topic, partition)
+    ]
+    assert again
+    app.log.append(again)
+
+    app.take_over(1)
+    app.log.append([(app.input, 0, 60_001, b"k1", b"v", None)])
+    app.query.run()
+    second = app.newest()
+
+    names = [
+        TopicPartition(topic, n) for topic, ends in first.ends.items() for n in range(len(ends))
+    ]
+    assert {name: second.end(*name) for name in names} == app.log.end_offsets(names)
+    app.log.close()
+
+
 @pytest.mark.parametrize(("guarantee", "count"), [("exactly_once_v2", 3), ("at_least_once", 2)])
 def test_changes_that_are_the_same_count_once_with_at_least_once(
     tmp_path: Path, guarantee: Literal["exactly_once_v2", "at_least_once"], count: int

@@ -145,6 +145,11 @@ class SnapshotWriter:
             self._position = found.position
             self.last = msgspec.structs.replace(found, leader_epoch=self._leader_epoch)
             self._outgoing.append(self.last)
+            if self._may_repeat:
+                # A leader that wrote the same batch again, and was fenced, has left copies behind
+                # the ends. A copy of the store that has read them can only join behind them.
+                for name, end in self._log.uncommitted_ends(self._names()).items():
+                    self._ends[name] = max(self._ends[name], end)
         else:
             self.is_lost = finished >= 0
             self._ends = self._log.uncommitted_ends(self._names())
