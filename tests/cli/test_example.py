@@ -149,9 +149,12 @@ def test_a_copy_with_a_main_program_is_run_by_it(
     (folder / "mine").mkdir()
     (folder / "mine" / "app.py").write_text("")
     (folder / "mine" / "main.py").write_text(
-        "def main(config):\n    print(config.state_dir)\n    return 7\n"
+        "import sys\n"
+        "def main(config):\n"
+        "    print(config.state_dir, sys.stdout.line_buffering)\n"
+        "    return 7\n"
     )
 
     done = cli("example", "./mine")
 
-    assert (done.code, done.out.strip()) == (7, ".headrace/examples/mine")
+    assert (done.code, done.out.strip()) == (7, ".headrace/examples/mine True")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -306,6 +307,8 @@ def _run_main(chosen: _Chosen, session: Session, broker: BrokerOptions, *, yes: 
     with extra_needed(f"Example {chosen.name!r}", "server"):
         program = chosen.module("main")
     config, is_own = _config_of(chosen, broker, StreamsConfig())
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a pipe shows each line when it is printed
     with broker.repeated_in_errors(config):
         if is_own:
             start_afresh(config, getattr(program, "applications", tuple)())
