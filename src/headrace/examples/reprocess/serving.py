@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TypeVar
 
 from headrace import StreamsConfig
-from headrace.clients import KafkaConsumer, KafkaProducer
+from headrace.brokers import TopicPartition, open_log
+from headrace.clients import KafkaProducer
+from headrace.serdes.deduce import serde_for
 
 V = TypeVar("V")
 
@@ -15,14 +18,17 @@ POINTER = "word-counts-current"
 
 def last_values(config: StreamsConfig, topic: str, value: type[V]) -> dict[str, V]:
     """Return the last value of each key in a topic."""
-    with KafkaConsumer(config, key=str, value=value) as consumer:
-        partitions = consumer.partitions_for(topic)
-        consumer.assign(partitions)
-        consumer.seek_to_beginning(partitions)
-        ends = consumer.end_offsets(partitions)
-        values: dict[str, V] = {}
-        while any(consumer.position(each) < ends[each] for each in partitions):
-            values |= {record.key: record.value for record in consumer.poll("1s")}
+    keys, serde = serde_for(str), serde_for(value)
+    values: dict[str, V] = {}
+    with closing(open_log(config)) as log:
+        partitions = [TopicPartition(topic, each) for each in range(log.partition_count(topic))]
+        # A consumer does not see how far Kafka's marks of transactions reach; the log does.
+        for partition, end in log.end_offsets(partitions).items():
+            for records in log.read(partition, 0, end):
+                values |= {
+                    keys.deserialize(each.key or b""): serde.deserialize(each.value or b"")
+                    for each in records
+                }
     return values
 
 
