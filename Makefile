@@ -67,6 +67,10 @@ fix: $(READY) ## Format, apply ruff's safe fixes and write the generated page of
 	@$(BIN)/python -m tests.example_pages
 	@$(BIN)/python -m tests.inventory_page
 
+.PHONY: transcripts
+transcripts: preflight-test $(READY) ## Run every example on both logs, and write what they print to docs/transcripts (Java 17, Maven)
+	@$(BIN)/python -m tests.example_transcripts
+
 .PHONY: docs
 docs: $(READY) ## Run every example of the README, the docs and the docstrings
 	@$(BIN)/pytest --quiet tests/test_documentation.py
