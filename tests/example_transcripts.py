@@ -57,7 +57,9 @@ _MASKED = [
     (r"127\.0\.0\.1:\d+", "127.0.0.1:…"),
     (r"(is on one.* node(?: again)?:) \{.*", r"\1 {…}"),
     (r"\d+\.\d ms", "… ms"),
-    (r"partition \d, active", "partition …, active"),
+    (r"partition \d, active(.*), standbys .*", r"partition …, active\1, standbys …"),
+    (r"(events-)\d(?: events-\d)*", r"\1…"),
+    (r": \d+ events$", ": … events"),
 ]
 _UNTIL_STOPPED = {"instances": r"The dashboard is at"}
 """Programs that end by Ctrl-C, and what they say before."""
@@ -99,7 +101,7 @@ def run(example: Example, servers: str | None, folder: Path) -> Run:
                 code = running.ended()
             lines = list(_kept(running.said, _KEPT[example.name]))
         else:
-            running.read_until(r" INFO running batch \d+ took \d+ ms  in \S+  out [1-9]")
+            running.read_until(r"went from REBALANCING to RUNNING\.")
             shown_partitions = _shown_partitions(example)
             _await_records(example, servers, shown_partitions)
             code = running.stopped()

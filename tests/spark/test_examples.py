@@ -17,7 +17,6 @@ from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.sessions import Broker
 from headrace.examples.captcha import app as captcha
 from headrace.examples.captcha.feed import VERIFIED, event
-from headrace.examples.catalogue import find_example
 from headrace.examples.feeding import Encoding, FeedRecord
 from headrace.examples.intermediate_topic import feed as intermediate
 from headrace.examples.intermediate_topic.app import app as intermediate_app
@@ -25,7 +24,7 @@ from headrace.examples.intermediate_topic.model import NamedView
 from headrace.examples.orders import feed as orders
 from headrace.examples.orders.app import app as orders_app
 from headrace.examples.orders.web import web_of
-from headrace.examples.running import create_topics
+from headrace.examples.running import create_topics, topics_of
 from tests.free_address import free_address
 from tests.unique_names import unique
 from tests.waiting import PATIENTLY, await_that
@@ -65,7 +64,7 @@ def test_four_tasks_share_the_slow_step_of_one_partition(
 ) -> None:
     app = moved(intermediate_app, tmp_path, servers)
     with closing(open_log(app.config)) as log:
-        create_topics(log, app, find_example("intermediate-topic").module("feed"))
+        create_topics(log, topics_of(app, intermediate.TOPICS))
         write(log, app, intermediate.feed())
 
         with app:
@@ -88,7 +87,7 @@ def test_an_application_runs_on_spark_as_long_as_the_web_application(tmp_path: P
     own = moved(orders_app, tmp_path, None)
     app = KafkaStreams(own.topology, own.config.with_settings(application_server=free_address()))
     with closing(open_log(app.config)) as log:
-        create_topics(log, app, find_example("orders").module("feed"))
+        create_topics(log, topics_of(app, orders.TOPICS))
         write(log, app, islice(orders.feed(), 5))
 
     with TestClient(web_of(app), base_url="http://127.0.0.1") as web:
