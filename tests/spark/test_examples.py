@@ -24,6 +24,8 @@ from headrace.examples.intermediate_topic.model import NamedView
 from headrace.examples.orders import feed as orders
 from headrace.examples.orders.app import app as orders_app
 from headrace.examples.orders.web import web_of
+from headrace.examples.product_views.app import alert_app, alerting
+from headrace.examples.product_views.mail_server import mail_server
 from headrace.examples.running import create_topics, topics_of
 from tests.free_address import free_address
 from tests.unique_names import unique
@@ -129,3 +131,28 @@ def asked_in(log: Broker) -> Counter[str]:
     return Counter(
         (record.key or b"").decode() for records in log.read(name, 0, end) for record in records
     )
+
+
+def test_a_popular_product_is_worth_one_e_mail(tmp_path: Path, servers: str | None) -> None:
+    mails: list[str] = []
+    with mail_server(("127.0.0.1", 0), mails.append) as address:
+        alerts = KafkaStreams(alerting(address), alert_app.config)
+        app = moved(alerts, tmp_path, servers)
+        view = FeedRecord("ProductViewsTopic", 7, "Firefox", 1_500_000_000_000)
+        with closing(open_log(app.config)) as log:
+            create_topics(log, topics_of(app, {"ProductViewsTopic": 2}))
+            write(log, app, [view] * 1001)
+
+            with app:
+                await_that(lambda: mails, "an e-mail")
+                await_that(lambda: app.lag() and not lag_of(app), "no lag", found=app.lag)
+                app.close(PATIENTLY)
+            for topic in ("ProductViewsTopic", "product-views-dead"):
+                log.delete_topic(topic)  # the next test has topics of the same names
+
+    (mail,) = mails
+    assert "Subject: Product 7 has 1000 views" in mail
+
+
+def lag_of(app: KafkaStreams) -> int:
+    return sum(each.offset_lag for each in app.lag().values())
