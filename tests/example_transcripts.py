@@ -66,7 +66,7 @@ _UNTIL_STOPPED = {"instances": r"The dashboard is at"}
 
 
 class Run(NamedTuple):
-    """What an example did on a log."""
+    """The result of an example on a log."""
 
     said: str
     """All that it has printed."""

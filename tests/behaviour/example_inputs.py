@@ -40,7 +40,7 @@ _SLIDES = len(delivery_reports.slides()) + len(delivery_reports.REPORTS)
 
 @dataclass(frozen=True)
 class Input:
-    """What a test does with an application."""
+    """The input of an application, step by step."""
 
     app: KafkaStreams
     steps: tuple[list[FeedRecord] | str, ...]
