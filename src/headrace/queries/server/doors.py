@@ -7,10 +7,13 @@ import hmac
 import ipaddress
 import itertools
 import logging
+import math
 import re
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +30,18 @@ if TYPE_CHECKING:
 
 MOST_BODY_BYTES = 1024 * 1024
 MOST_REQUESTS = 256
-"""How many requests may be under way; watches are not among them."""
+"""How many requests of clients may be under way; watches are not among them."""
+MOST_LOCAL_REQUESTS = 256
+"""How many requests of other instances may be under way."""
 MOST_WATCHES = 200
 SEND_SECONDS = 30.0
 """How long a reader may leave a part of an answer unread before it is cut off."""
 
 OPEN_PATHS = frozenset({"/health/live", "/health/ready", "/docs", "/openapi.json"})
 """The paths that need no token: they show no data."""
+
+_PROBES = frozenset({"/health/live", "/health/ready"})
+"""They have no limit: a supervisor must not restart an instance because it is busy."""
 
 _FEWEST_CHARACTERS = 16
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -64,8 +72,15 @@ def read_token(path: Path) -> str:
 def is_loopback(host: str) -> bool:
     """Return whether only processes of this machine can reach an address."""
     with suppress(ValueError):
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        address = ipaddress.ip_address(host.strip("[]"))
+        # A socket for both versions of the protocol sees 127.0.0.1 as ::ffff:127.0.0.1.
+        return (getattr(address, "ipv4_mapped", None) or address).is_loopback
     return host == "localhost"
+
+
+@lru_cache(maxsize=64)
+def _is_loopback_client(host: str) -> bool:
+    return not host or is_loopback(host)
 
 
 @lru_cache(maxsize=64)
@@ -91,12 +106,23 @@ def check_bind(host: str, token: str | None) -> None:
         raise ConfigError([msg])
 
 
+class _Kind(Enum):
+    """Requests that share a limit."""
+
+    PROBE = auto()
+    LOCAL = auto()
+    """Of another instance."""
+    WATCH = auto()
+    REQUEST = auto()
+    """Of a client, all others."""
+
+
 class Doors:
     """The ASGI application in front of all others: it lets a request in, or refuses it.
 
     Args:
         app: Answers the requests that may come in.
-        token: What clients must send; None: nothing.
+        token: What clients must send; None: nothing, but only this machine is answered.
         is_own_name: Returns whether a server without a token may be asked under a name, besides
             loopback ones. A web page under another name that leads here is refused.
     """
@@ -110,7 +136,7 @@ class Doors:
         self._app = app
         self._expected = None if token is None else token.encode()
         self._is_own_name = is_own_name
-        self._requests = 0
+        self._requests = Counter[_Kind]()
         self._watches: set[asyncio.Task[Any]] = set()
         self._is_closing = False
         self._prefix = secrets.token_hex(4)
@@ -124,18 +150,18 @@ class Doors:
         given = headers.get(REQUEST_ID_HEADER, "")
         request_id = given if _REQUEST_ID.fullmatch(given) else self.new_request_id()
         scope.setdefault("state", {})["request_id"] = request_id
+        kind = _kind_of(scope["path"])
         try:
-            self._check(scope["path"], headers)
+            self._check(scope, kind, headers)
             _check_path(scope)
         except QueryProblemError as problem:
             await problem_answer(problem, scope["path"], request_id)(scope, receive, send)
             return
         task = asyncio.current_task()
         assert task is not None, "a server answers in a task"
-        if _is_watch(scope["path"]):
+        self._requests[kind] += 1
+        if kind is _Kind.WATCH:
             self._watches.add(task)
-        else:
-            self._requests += 1
         try:
             await self._answer(scope, receive, send, request_id)
         except asyncio.CancelledError:
@@ -144,10 +170,8 @@ class Doors:
             task.uncancel()
             await send({"type": "http.response.body", "body": b""})
         finally:
-            if task in self._watches:
-                self._watches.remove(task)
-            else:
-                self._requests -= 1
+            self._requests[kind] -= 1
+            self._watches.discard(task)
 
     def end_watches(self) -> None:
         """End the answers that have no end of their own: the server stops."""
@@ -159,28 +183,37 @@ class Doors:
         """Return an id for a request that has none."""
         return f"{self._prefix}-{next(self._numbers):x}"
 
-    def _check(self, path: str, headers: Headers) -> None:
-        if path not in OPEN_PATHS:
-            self.check_caller(headers.get("authorization"), headers.get("host", ""))
+    def _check(self, scope: Scope, kind: _Kind, headers: Headers) -> None:
+        if scope["path"] not in OPEN_PATHS:
+            authorization, host = headers.get("authorization"), headers.get("host", "")
+            self.check_caller(authorization, host, scope.get("client"))
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > MOST_BODY_BYTES:
             raise _too_large()
-        is_full = (
-            len(self._watches) >= MOST_WATCHES
-            if _is_watch(path)
-            else self._requests >= MOST_REQUESTS
-        )
-        if is_full:
+        if self._requests[kind] >= _most(kind):
             msg = "Too many requests are under way on this instance. Wait, or ask another one."
             raise QueryProblemError(ProblemCode.TOO_MANY_QUERIES, msg, retry_after_ms=1_000)
 
-    def check_caller(self, authorization: str | None, host: str) -> None:
-        """Refuse a caller without the token, or a web page under another name.
+    def check_caller(
+        self, authorization: str | None, host: str, client: Sequence[Any] | None
+    ) -> None:
+        """Refuse a caller without the token.
+
+        If there is no token, refuse other machines, and web pages under another name.
+
+        Args:
+            authorization: The header ``Authorization``.
+            host: The header ``Host``.
+            client: The address of the caller, and its port; None: it uses a Unix socket.
 
         Raises:
             QueryProblemError: The caller may not come in.
         """
         if self._expected is None:
+            # Only the address is sure: every caller may write any `Host`.
+            if client is not None and not _is_loopback_client(client[0]):
+                msg = "Other machines need a token. Set `server.token.file` on this instance."
+                raise QueryProblemError(ProblemCode.FORBIDDEN, msg)
             if not _is_loopback_header(host) and not self._is_own_name(_without_port(host)):
                 msg = f"This instance does not answer under the name {host!r}."
                 raise QueryProblemError(ProblemCode.FORBIDDEN, msg)
@@ -221,8 +254,26 @@ def _check_path(scope: Scope) -> None:
         raise QueryProblemError(ProblemCode.BAD_REQUEST, msg)
 
 
-def _is_watch(path: str) -> bool:
-    return path.startswith("/v1/stores/") and path.endswith("/changes")
+def _kind_of(path: str) -> _Kind:
+    if path in _PROBES:
+        return _Kind.PROBE
+    if path.startswith("/local/"):
+        return _Kind.LOCAL
+    is_watch = path.startswith("/v1/stores/") and path.endswith("/changes")
+    return _Kind.WATCH if is_watch else _Kind.REQUEST
+
+
+def _most(kind: _Kind) -> float:
+    """Return how many requests of a kind may be under way."""
+    match kind:
+        case _Kind.PROBE:
+            return math.inf
+        case _Kind.LOCAL:
+            return MOST_LOCAL_REQUESTS
+        case _Kind.WATCH:
+            return MOST_WATCHES
+        case _Kind.REQUEST:
+            return MOST_REQUESTS
 
 
 def _limited(receive: Receive) -> Receive:

@@ -108,7 +108,7 @@ class PointReads:
                 match = value
             elif header == b"headrace-request-id":
                 return None
-        self._doors.check_caller(authorization, host)
+        self._doors.check_caller(authorization, host, scope.get("client"))
         encoded = self._encoded.get((name, wanted.encoding))
         if encoded is None:
             encoded = self._served.encoding(name.decode(), wanted.encoding)

@@ -34,10 +34,13 @@ def ask(
     url: str = "http://127.0.0.1:8080",
     token: str | None = None,
     hosts: tuple[str, ...] = (),
+    client_address: str = "127.0.0.1",
     **request: Any,
 ) -> httpx.Response:
     async def run() -> httpx.Response:
-        transport = httpx.ASGITransport(Doors(app, token, hosts.__contains__))
+        transport = httpx.ASGITransport(
+            Doors(app, token, hosts.__contains__), client=(client_address, 50_000)
+        )
         async with httpx.AsyncClient(transport=transport, base_url=url) as client:
             return await client.request(request.pop("method", "GET"), path, **request)
 
@@ -81,6 +84,22 @@ def test_a_page_under_another_name_is_refused_where_no_token_is_needed() -> None
     assert named.status_code == 200
 
 
+def test_other_machines_need_a_token_whatever_name_they_ask_for() -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for address in ("10.1.2.3", "2001:db8::1", "::ffff:10.1.2.3", "testclient"):
+        refused = ask(answer_ok, url="http://localhost", client_address=address)
+        assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN")
+        assert "server.token.file" in refused.json()["detail"]
+        path = "/health/ready"
+        assert ask(answer_ok, path, client_address=address).status_code == 200
+        answer = ask(answer_ok, token=TOKEN, headers=headers, client_address=address)
+        assert answer.status_code == 200
+
+    # A Unix socket has no address, or an empty one.
+    for address in ("127.8.8.8", "::1", "::ffff:127.0.0.1", ""):
+        assert ask(answer_ok, client_address=address).status_code == 200
+
+
 def test_no_answer_allows_other_origins() -> None:
     answer = ask(answer_ok, headers={"Origin": "http://evil.example"})
 
@@ -113,8 +132,8 @@ def test_a_request_keeps_its_id_and_gets_one_if_it_has_none() -> None:
 def test_requests_over_the_limit_are_refused_until_others_have_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doors, "MOST_REQUESTS", 1)
-    monkeypatch.setattr(doors, "MOST_WATCHES", 1)
+    for limit in ("MOST_REQUESTS", "MOST_LOCAL_REQUESTS", "MOST_WATCHES"):
+        monkeypatch.setattr(doors, limit, 1, raising=False)
 
     async def run() -> list[int]:
         may_end, begun = asyncio.Event(), []
@@ -126,7 +145,7 @@ def test_requests_over_the_limit_are_refused_until_others_have_ended(
 
         transport = httpx.ASGITransport(Doors(wait, None))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            paths = ["/a", "/v1/stores/s/changes"]
+            paths = ["/a", "/v1/stores/s/changes", "/local/read"]
             running = [asyncio.create_task(client.get(path)) for path in paths]
             while len(begun) < len(paths):
                 await asyncio.sleep(0)
@@ -138,7 +157,18 @@ def test_requests_over_the_limit_are_refused_until_others_have_ended(
         assert {each.headers["Retry-After"] for each in refused} == {"1"}
         return [each.status_code for each in (*refused, *ended, *again)]
 
-    assert asyncio.run(run()) == [429, 429, 200, 200, 200, 200]
+    assert asyncio.run(run()) == [*[429] * 3, *[200] * 6]
+
+
+def test_probes_are_answered_while_as_many_requests_as_possible_are_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for limit in ("MOST_REQUESTS", "MOST_LOCAL_REQUESTS", "MOST_WATCHES"):
+        monkeypatch.setattr(doors, limit, 0)
+
+    answers = [ask(answer_ok, path) for path in ("/health/live", "/health/ready", "/metrics")]
+
+    assert [each.status_code for each in answers] == [200, 200, 429]
 
 
 def test_an_error_of_the_program_is_logged_and_not_shown(
