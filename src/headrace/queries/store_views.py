@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, dropwhile
@@ -362,7 +363,11 @@ def _is_up_to(
     after: bytes, order: Callable[[EntryKey], EntryKey], *, reverse: bool
 ) -> Callable[[Entry], bool]:
     """Return whether an entry comes before the row at a position, or is that row."""
-    last = order(from_sorted_key(after[_NUMBER_BYTES:]))
+    try:
+        last = order(from_sorted_key(after[_NUMBER_BYTES:]))
+    except (ValueError, IndexError, struct.error) as error:
+        msg = "The cursor cannot be read. Copy `next` of the page before, or begin without one."
+        raise QueryProblemError(ProblemCode.BAD_REQUEST, msg) from error
     if reverse:
         return lambda entry: order(entry[0]) >= last
     return lambda entry: order(entry[0]) <= last
