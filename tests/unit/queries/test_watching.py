@@ -182,6 +182,34 @@ def test_a_watch_waits_while_a_shard_has_no_copy() -> None:
     run_virtually(main())
 
 
+def test_a_watch_continues_on_another_copy_if_one_is_cut_off_from_the_log() -> None:
+    async def main() -> None:
+        cluster = _cluster("abc", partitions=1)
+        [placed, *_] = [
+            each for shard, each in cluster.placement.items() if shard.group == _group(cluster)
+        ]
+        cut_off, other = placed
+        [asked] = {*"abc"} - {*placed}
+        events = cluster.instances[asked].coordinator.watch(STORE)
+        await anext(events)
+        for number in range(3):
+            cluster.application.commit({STORE: {KEYS[0]: b"%d" % number}})
+            for name in (asked, other):
+                cluster.instances[name].apply(cluster.application.newest)
+            await asyncio.sleep(0.5)
+            cluster.gossip()
+        assert cut_off in cluster.asked
+
+        assert [value for _, value in _pairs(await _take(events, 3))] == [b"0", b"1", b"2"]
+        await _close(events)
+
+    run_virtually(main())
+
+
+def _group(cluster: FakeCluster) -> str:
+    return cluster.application.catalog.store(STORE).group
+
+
 def test_a_watch_of_a_store_that_is_not_ready_or_not_there_is_refused() -> None:
     async def main() -> None:
         cluster = FakeCluster(FakeApplication(), "a")
@@ -224,5 +252,36 @@ def test_a_slow_reader_gets_what_waits_and_is_cut_off() -> None:
         with pytest.raises(QueryProblemError) as caught:
             await anext(events)
         assert caught.value.code is ProblemCode.TIMEOUT
+
+    run_virtually(main())
+
+
+def test_large_events_that_nobody_takes_wait_up_to_a_number_of_bytes() -> None:
+    async def main() -> None:
+        cluster = _cluster()
+        events = cluster.instances["a"].coordinator.watch(STORE)
+        await anext(events)
+        value = bytes(1 << 20)
+        _commit(cluster, {b"%05d" % number: value for number in range(20)})
+        await asyncio.sleep(60)
+
+        assert len(_pairs(await _take(events, 7))) == 7
+        with pytest.raises(QueryProblemError) as caught:
+            await anext(events)
+        assert caught.value.code is ProblemCode.TIMEOUT
+
+    run_virtually(main())
+
+
+def test_an_event_that_is_larger_than_the_buffer_comes_alone() -> None:
+    async def main() -> None:
+        cluster = _cluster()
+        events = cluster.instances["a"].coordinator.watch(STORE)
+        await anext(events)
+        value = bytes(watching.QUEUED_BYTES + 1)
+        _commit(cluster, {KEYS[0]: value, KEYS[1]: value})
+
+        assert _pairs(await _take(events, 2)) == [(KEYS[0], value), (KEYS[1], value)]
+        await _close(events)
 
     run_virtually(main())

@@ -97,6 +97,17 @@ class Copies:
         known = self._known(shard, history).values()
         return max((each.snapshot for each in known if each.is_ready), default=None)
 
+    def is_newer_elsewhere(self, shard: Shard, history: str, snapshot: int, member: str) -> bool:
+        """Return whether a ready copy besides that of a member is known to have a snapshot."""
+        now = self._clock()
+        return any(
+            name != member
+            and copy.is_ready
+            and copy.snapshot >= snapshot
+            and self._down_until.get(name, now) <= now
+            for name, copy in self._known(shard, history).items()
+        )
+
     def to_ask(
         self, shard: Shard, history: str, snapshot: int = 0, *, is_pinned: bool = False
     ) -> list[str]:

@@ -25,6 +25,8 @@ from headrace.runtime.snapshots import SnapshotRecord
 
 QUEUED_EVENTS = 1_000
 """How many events wait for a reader at most."""
+QUEUED_BYTES = 8 << 20
+"""How many bytes of keys and values wait for a reader at most, unless one event has more."""
 SLOW_SECONDS = 10.0
 """A reader that takes no event for this time while so many wait is cut off."""
 HEARTBEAT_SECONDS = 5.0
@@ -51,11 +53,19 @@ class EventBuffer:
 
     Args:
         size: How many events wait at most.
+        most_bytes: How many bytes of keys and values they have at most.
         slow_seconds: How long a full buffer waits for its reader.
     """
 
-    def __init__(self, size: int = QUEUED_EVENTS, slow_seconds: float = SLOW_SECONDS) -> None:
+    def __init__(
+        self,
+        size: int = QUEUED_EVENTS,
+        most_bytes: int = QUEUED_BYTES,
+        slow_seconds: float = SLOW_SECONDS,
+    ) -> None:
         self._size = size
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._slow_seconds = slow_seconds
         self._events: deque[Event] = deque()
         self._arrived, self._taken = asyncio.Event(), asyncio.Event()
@@ -70,14 +80,19 @@ class EventBuffer:
         """
         try:
             async with asyncio.timeout(self._slow_seconds):
-                while len(self._events) >= self._size:
+                while self._is_full(event):
                     self._taken.clear()
                     await self._taken.wait()
         except TimeoutError:
             msg = "The reader of the watch is too slow. Resume behind its last event."
             raise QueryProblemError(ProblemCode.TIMEOUT, msg) from None
         self._events.append(event)
+        self._bytes += _size_of(event)
         self._arrived.set()
+
+    def _is_full(self, event: Event) -> bool:
+        is_over = len(self._events) > 0 and self._bytes + _size_of(event) > self._most_bytes
+        return is_over or len(self._events) >= self._size
 
     def close(self, failure: BaseException) -> None:
         """End the events."""
@@ -93,10 +108,18 @@ class EventBuffer:
                     await self._arrived.wait()
         if self._events:
             self._taken.set()
-            return self._events.popleft()
+            event = self._events.popleft()
+            self._bytes -= _size_of(event)
+            return event
         if self.failure is not None:
             raise self.failure
         return None
+
+
+def _size_of(event: Event) -> int:
+    if not isinstance(event, Change):
+        return 0
+    return len(event.key) + len(event.event_id.position) + len(event.value or b"")
 
 
 async def watch_store(
@@ -248,9 +271,9 @@ class Watch:
     ) -> list[_Found]:
         """Return for each shard its next snapshot, from the first copies that know it."""
         groups: dict[str, list[Shard]] = {}
-        after = token_from(request.after)
+        history, number = _wanted(request)
         for shard in shards:
-            order = self._copies.to_ask(shard, after.history, after.snapshot)
+            order = self._copies.to_ask(shard, history, number)
             member = next((each for each in order if each not in asked), None)
             if member is None:
                 raise _GapError if "gap" in asked.values() else _NoCopyError
@@ -267,6 +290,7 @@ class Watch:
         request: LocalChanges,
         asked: Mapping[str, str],
     ) -> list[_Found]:
+        history, number = _wanted(request)
         partitions = tuple(shard.partition for shard in shards)
         group = msgspec.structs.replace(request, partitions=partitions)
         while True:
@@ -277,7 +301,10 @@ class Watch:
                     _Found(shard, answer.token, changes)
                     for shard, changes in zip(shards, answer.shards, strict=True)
                 ]
-            if outcome != "none":
+            # A copy that is cut off from the log has nothing new for ever.
+            if outcome != "none" or any(
+                self._copies.is_newer_elsewhere(shard, history, number, member) for shard in shards
+            ):
                 return await self._next(shards, request, {**asked, member: outcome})
 
     def _items(self, token: Token, shard: Shard, changes: ShardChanges) -> ShardItems[ChangedRow]:
@@ -288,3 +315,9 @@ class Watch:
             return more.rows, more.is_complete
 
         return ShardItems(shard.partition, changes.rows, fetch, is_complete=changes.is_complete)
+
+
+def _wanted(request: LocalChanges) -> tuple[str, int]:
+    """Return the history and the first number of the snapshots that can answer a request."""
+    after = token_from(request.after)
+    return after.history, after.snapshot + (request.at is None)
