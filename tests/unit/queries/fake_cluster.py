@@ -150,11 +150,15 @@ class FakeInstance:
         self.known: dict[str, MemberStatus] = {}
         self.given_problem: QueryProblemError | None = None
         self._database = MemoryDatabase()
-        self._copy = LocalCopy(self.catalog.layout, self._database)
+        self._copy = self._open_copy()
         self._whole: dict[Shard, int] = {}
         self._read: SnapshotRecord | None = None
         self._listeners: list[Callable[[], None]] = []
         self.coordinator = Coordinator(self, cluster, clock=loop_time, in_thread=inline)
+
+    def _open_copy(self) -> LocalCopy:
+        snapshots = KeptSnapshots(lambda: int(loop_time() * 1_000))
+        return LocalCopy(self.catalog.layout, self._database, snapshots)
 
     @property
     def snapshots(self) -> KeptSnapshots:
@@ -256,7 +260,7 @@ class FakeInstance:
         self.is_alive = True
         self.snapshots.clear()
         self.known.clear()
-        self._copy = LocalCopy(self.catalog.layout, self._database)
+        self._copy = self._open_copy()
         self.coordinator = Coordinator(self, self.cluster, clock=loop_time, in_thread=inline)
         newest = self.head
         shards: dict[Shard, int | None] = dict.fromkeys(

@@ -15,7 +15,6 @@ from headrace.queries.coordination.local_reads import (
     LocalChanges,
     LocalRead,
     ShardAnswer,
-    ShardRead,
 )
 from headrace.queries.coordination.read_plans import ReadPlan
 from headrace.queries.coordination.watching import Watch
@@ -47,11 +46,10 @@ def test_a_seed_decides_everything() -> None:
 
 
 def _mix_tokens(patch: pytest.MonkeyPatch) -> None:
-    async def read_of(
-        self: Any, member: str, _token: Token, reads: Sequence[ShardRead], wait_ms: int
-    ) -> Sequence[ShardAnswer | str]:
-        answer = await self.read(member, LocalRead(reads=tuple(reads), wait_ms=wait_ms))
-        return ["unreachable"] * len(reads) if answer is None else answer.shards
+    async def read_of(self: Any, member: str, read: LocalRead) -> Sequence[ShardAnswer | str]:
+        newest = LocalRead(reads=read.reads, wait_ms=read.wait_ms)
+        answer = await self.read(member, newest)
+        return ["unreachable"] * len(read.reads) if answer is None else answer.shards
 
     patch.setattr(Asker, "_read_of", read_of)
 

@@ -28,7 +28,8 @@ def test_reads_and_answers_come_back_as_they_were() -> None:
         reads=(ShardRead("s", 1, GetKey(b"\xff")), ShardRead("v", 2, FetchVersions(b"k"), b"p", 5)),
         at="3f9a1c07.812",
         wait_ms=500,
-        keeps_view=True,
+        cursor="c1",
+        closes_cursor=True,
     )
     rows = [Row(b"k", b"\x00", 5, None, None, b"k"), Row(b"l", b"", None, 1, 2, b"l")]
     answer = LocalAnswer(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from headrace.errors import QueryError
@@ -13,8 +15,8 @@ SHARD = Shard("0", 0)
 HISTORY = "3f9a1c07"
 
 
-def _kept(numbers: range, *, every_ms: int) -> KeptSnapshots:
-    kept = KeptSnapshots()
+def _kept(numbers: range, *, every_ms: int, clock: Callable[[], int] = int) -> KeptSnapshots:
+    kept = KeptSnapshots(clock)
     for number in numbers:
         view = MemoryDatabase().view()
         shown = ShownSnapshot(make_record(number), view, {SHARD: number - 1}, number * every_ms)
@@ -43,14 +45,52 @@ def test_snapshots_of_the_last_15_seconds_stay_up_to_300() -> None:
     assert _numbers(kept) == [*range(100, 400)]
 
 
-def test_a_snapshot_with_an_open_cursor_stays_for_up_to_a_minute() -> None:
-    kept = _kept(range(40), every_ms=0)
-    kept.at(Token(HISTORY, 3)).cursors += 1
+def test_a_snapshot_stays_for_a_minute_after_the_last_read_of_a_cursor() -> None:
+    # It was shown two minutes before a cursor is opened.
+    kept = _kept(range(40), every_ms=0, clock=lambda: 120_000)
+    kept.use_cursor(kept.at(Token(HISTORY, 3)), "cursor")
 
-    kept.drop_old(60_000)
+    kept.drop_old(180_000)
     assert _numbers(kept)[0] == 3
-    kept.drop_old(60_001)
+    assert kept.open_cursors() == 1
+    kept.drop_old(180_001)
     assert _numbers(kept)[0] == 10
+    assert kept.open_cursors() == 0
+
+
+def test_a_cursor_that_is_read_keeps_a_snapshot_for_15_minutes() -> None:
+    clock = [0]
+    kept = _kept(range(40), every_ms=0, clock=lambda: clock[0])
+    shown = kept.at(Token(HISTORY, 3))
+    clock[0] = 100_000
+    while shown in kept:
+        kept.use_cursor(shown, "cursor")
+        clock[0] += 30_000
+        kept.drop_old(clock[0])
+
+    assert clock[0] == 130_000 + 900_000 + 30_000
+
+
+def test_cursors_keep_at_most_300_snapshots_the_newest_ones() -> None:
+    kept = _kept(range(400), every_ms=0)
+    for shown in kept:
+        kept.use_cursor(shown, "cursor")
+
+    kept.drop_old(20_000)
+
+    assert _numbers(kept) == [*range(100, 400)]
+
+
+def test_expired_cursors_are_forgotten_though_nothing_is_dropped() -> None:
+    clock = [0]
+    kept = KeptSnapshots(lambda: clock[0])
+    kept.add(ShownSnapshot(make_record(1), MemoryDatabase().view(), {SHARD: 0}, 0))
+    shown = kept.at(Token(HISTORY, 1))
+    for number in range(1_000):
+        clock[0] = number * 10_000
+        kept.use_cursor(shown, str(number))
+
+    assert len(shown.cursors) <= 100
 
 
 def test_a_token_that_is_gone_or_of_another_history_is_refused() -> None:

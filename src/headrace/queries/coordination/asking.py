@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ ANSWER_SECONDS = 1.0
 """How long a peer may take for its answer, besides waiting for a snapshot."""
 KNOWN_RECORDS = 300
 """How many snapshot records a coordinator remembers."""
+
+_log = logging.getLogger("headrace")
 
 _SAME_EVERYWHERE = {
     ProblemCode.WRONG_STORE_KIND,
@@ -101,9 +104,23 @@ class Asker:
         self._background: set[asyncio.Task[LocalAnswer | None]] = set()
 
     async def read_at(
-        self, token: Token, wanted: Sequence[Wanted], wait_ms: int, *, is_pinned: bool
+        self,
+        token: Token,
+        wanted: Sequence[Wanted],
+        wait_ms: int,
+        *,
+        is_pinned: bool,
+        cursor: str | None = None,
     ) -> list[ShardAnswer] | Refused:
-        """Return the answer to each read, all of one snapshot; or a shard that has none."""
+        """Return the answer to each read, all of one snapshot; or a shard that has none.
+
+        Args:
+            token: The snapshot.
+            wanted: The reads.
+            wait_ms: How long a copy may wait for the snapshot.
+            is_pinned: Whether copies may answer that are not ready.
+            cursor: The open cursor that reads.
+        """
         answers: dict[int, ShardAnswer] = {}
         asked: dict[Shard, set[str]] = {each.shard: set() for each in wanted}
         refused = {shard: Refused(shard) for shard in asked}
@@ -120,7 +137,15 @@ class Asker:
                 group = groups.setdefault(member, [])
                 group.extend(i for i, each in enumerate(wanted) if each.shard == shard)
             found = await all_of(
-                self._read_of(member, token, [wanted[i].read for i in group], wait_ms)
+                self._read_of(
+                    member,
+                    LocalRead(
+                        reads=tuple(wanted[i].read for i in group),
+                        at=str(token),
+                        wait_ms=wait_ms,
+                        cursor=cursor,
+                    ),
+                )
                 for member, group in groups.items()
             )
             for i, result in chain(*map(zip, groups.values(), found)):
@@ -131,17 +156,13 @@ class Asker:
                     refused[wanted[i].shard].outcomes.add(outcome)
         return [answers[i] for i in range(len(wanted))]
 
-    async def _read_of(
-        self, member: str, token: Token, reads: Sequence[ShardRead], wait_ms: int
-    ) -> Sequence[ShardAnswer | str]:
+    async def _read_of(self, member: str, read: LocalRead) -> Sequence[ShardAnswer | str]:
         """Return what one instance answers to each read; never rows of another snapshot."""
-        answer = await self.read(
-            member, LocalRead(reads=tuple(reads), at=str(token), wait_ms=wait_ms)
-        )
-        if answer is None or len(answer.shards) != len(reads):
-            return ["unreachable"] * len(reads)
-        if answer.token not in (None, str(token)):
-            return ["gone"] * len(reads)
+        answer = await self.read(member, read)
+        if answer is None or len(answer.shards) != len(read.reads):
+            return ["unreachable"] * len(read.reads)
+        if answer.token not in (None, read.at):
+            return ["gone"] * len(read.reads)
         return answer.shards
 
     async def read_newest(
@@ -191,34 +212,39 @@ class Asker:
             del self._records[next(iter(self._records))]
         self._records[token] = record
 
-    async def keep(self, token: Token, shards: Iterable[Shard]) -> None:
-        """Make all copies of some shards keep the snapshot of an open cursor.
+    def keep(
+        self, token: Token, shards: Iterable[Shard], cursor: str, *, closes: bool = False
+    ) -> None:
+        """Make all copies of some shards keep the snapshot of a cursor, or no longer keep it.
 
-        The peers do so in the background: the first page does not wait for them.
+        The peers do so in the background: the reader does not wait for them.
         """
-        members = self._holders(token, shards)
-        if HERE in members:
-            await self.read(HERE, LocalRead(at=str(token), keeps_view=True))
-        self._keep_in_background(token, members)
-
-    def keep_elsewhere(self, token: Token, shards: Iterable[Shard]) -> None:
-        """Make the copies of other instances keep a snapshot, in the background."""
-        if self._copies.peers():
-            self._keep_in_background(token, self._holders(token, shards))
-
-    def _holders(self, token: Token, shards: Iterable[Shard]) -> set[str]:
-        return {
+        members = {
             member
             for shard in shards
-            for member in self._copies.to_ask(shard, token.history, token.snapshot)
+            for member in self._copies.to_ask(
+                shard, token.history, token.snapshot, is_pinned=closes
+            )
         }
-
-    def _keep_in_background(self, token: Token, members: set[str]) -> None:
-        keeping = LocalRead(at=str(token), keeps_view=True)
+        if HERE in members:
+            with suppress(QueryError):
+                snapshots = self._instance.snapshots
+                shown = snapshots.at(token)
+                if closes:
+                    shown.cursors.pop(cursor, None)
+                else:
+                    snapshots.use_cursor(shown, cursor)
+        keeping = LocalRead(at=str(token), cursor=cursor, closes_cursor=closes)
         for member in sorted(members - {HERE}):
             task = asyncio.create_task(self.read(member, keeping))
             self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[LocalAnswer | None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # A copy that was not reached drops the snapshot when the cursor expires.
+            _log.debug("A cursor was not noted: %s", task.exception())
 
     async def read(self, member: str, read: LocalRead) -> LocalAnswer | None:
         """Return the answer of an instance; None: it does not answer.

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -25,7 +25,7 @@ from headrace.queries.coordination.answers import (
 )
 from headrace.queries.coordination.asking import Asker, Wanted
 from headrace.queries.coordination.copies import Copies
-from headrace.queries.coordination.cursors import Cursor, decode_cursor, encode_cursor
+from headrace.queries.coordination.cursors import Cursor, OpenCursors, decode_cursor, encode_cursor
 from headrace.queries.coordination.gathering import Gathered, Gatherer
 from headrace.queries.coordination.local_answers import InThread, token_from
 from headrace.queries.coordination.local_reads import PeerTransport, ShardAnswer
@@ -33,6 +33,7 @@ from headrace.queries.coordination.merging import ShardItems, chained, merged
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.coordination.read_plans import ReadPlan
 from headrace.queries.coordination.watching import EventBuffer, Watch, Watched, watch_store
+from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import GetKey, Operation, Row, ScanKeys, whole_read
@@ -42,6 +43,15 @@ from headrace.runtime.snapshots import SnapshotRecord
 
 CHUNK_ROWS = 500
 """How many rows of a shard one request of a stream asks for."""
+
+
+class Pinned(NamedTuple):
+    """A snapshot that copies keep."""
+
+    token: Token
+    record: SnapshotRecord
+    kept: tuple[str, frozenset[Shard]]
+    """The cursor that keeps it, and the shards."""
 
 
 class Coordinator:
@@ -66,6 +76,7 @@ class Coordinator:
         self._copies = Copies(instance, clock)
         self._asker = Asker(instance, transport, self._copies, in_thread)
         self._gatherer = Gatherer(instance, self._asker, self._copies, clock)
+        self._cursors = OpenCursors(self._asker, clock)
 
     def newest_local(
         self, store: str, key: bytes
@@ -173,30 +184,35 @@ class Coordinator:
             msg = "A page needs an operation or a cursor, and a limit of 1 or more."
             raise QueryProblemError(ProblemCode.BAD_REQUEST, msg)
         plan = ReadPlan(self._instance, found, operation, limit + 1, behind)
-        gathered = await self._gather_page(plan, bound, is_resumed=behind is not None)
+        cursor_id = behind.id if behind is not None and behind.id else None
+        gathered = await self._gather_page(plan, bound, behind)
+        token, record = gathered.token, gathered.record
         rows: list[tuple[int, Row]] = []
         parts = [*zip(gathered.wanted, gathered.answers, strict=True)]
-        async for batch in self._batches(plan, gathered.token, parts, limit + 1):
+        async for batch in self._batches(plan, token, parts, limit + 1, cursor_id):
             rows.extend(batch)
             if len(rows) > limit:
                 break
-        following = None
-        if len(rows) > limit:
-            partition, last = rows[limit - 1]
-            following = encode_cursor(
-                Cursor(str(gathered.token), store, operation, partition, last.position)
-            )
-            if behind is None:
-                shards = {each.shard for each in gathered.wanted}
-                await self._asker.keep(gathered.token, shards)
         page = [row for _, row in rows[:limit]]
-        return Page(page, following, gathered.token, gathered.record)
+        # A page that is not the first may need fewer shards, but its cursor is open on all.
+        shards = {each.shard for each in ReadPlan(self._instance, found, operation, 0)(record)}
+        if len(rows) <= limit:
+            if cursor_id is not None:
+                self._cursors.close(token, shards, cursor_id)
+            return Page(page, None, token, record)
+        if cursor_id is None:
+            cursor_id = self._cursors.open(token, shards)
+        else:
+            self._cursors.renew(token, shards, cursor_id)
+        partition, last = rows[limit - 1]
+        following = Cursor(str(token), store, operation, partition, last.position, cursor_id)
+        return Page(page, encode_cursor(following), token, record)
 
-    async def _gather_page(self, plan: ReadPlan, bound: Bound, *, is_resumed: bool) -> Gathered:
+    async def _gather_page(self, plan: ReadPlan, bound: Bound, behind: Cursor | None) -> Gathered:
         try:
-            return await self._gatherer.gather(plan, bound)
+            return await self._gatherer.gather(plan, bound, behind.id or None if behind else None)
         except QueryProblemError as error:
-            if is_resumed and error.code is ProblemCode.SNAPSHOT_GONE:
+            if behind is not None and error.code is ProblemCode.SNAPSHOT_GONE:
                 msg = "The snapshot of the cursor is gone. Begin again with the first page."
                 raise QueryProblemError(ProblemCode.CURSOR_EXPIRED, msg) from error
             raise
@@ -206,7 +222,7 @@ class Coordinator:
     ) -> tuple[Token, SnapshotRecord, AsyncIterator[Row]]:
         """Return the token, the record and all rows of a read over all shards.
 
-        The rows come as long as some copy keeps the snapshot: for at least 15 s.
+        The copies keep the snapshot as long as rows are taken, up to 15 minutes.
         """
         token, record, batches = await self.row_batches(store, operation, bound)
 
@@ -224,23 +240,36 @@ class Coordinator:
         found = self._instance.catalog.store(store)
         plan = ReadPlan(self._instance, found, operation, CHUNK_ROWS)
         gathered = await self._gatherer.gather(plan, bound)
-        if not all(each.is_complete for each in gathered.answers):
-            await self._asker.keep(gathered.token, {each.shard for each in gathered.wanted})
+        token, shards = gathered.token, {each.shard for each in gathered.wanted}
+        is_complete = all(each.is_complete for each in gathered.answers)
+        cursor = None if is_complete else self._cursors.open(token, shards)
 
         async def batches() -> AsyncIterator[list[Row]]:
             parts = [*zip(gathered.wanted, gathered.answers, strict=True)]
-            async for batch in self._batches(plan, gathered.token, parts, CHUNK_ROWS):
-                yield [row for _, row in batch]
+            try:
+                async for batch in self._batches(plan, token, parts, CHUNK_ROWS, cursor):
+                    if cursor is not None:
+                        self._cursors.renew(token, shards, cursor)
+                    yield [row for _, row in batch]
+            finally:
+                if cursor is not None:
+                    self._cursors.close(token, shards, cursor)
 
         return gathered.token, gathered.record, batches()
 
     async def pin(
         self, stores: Sequence[str], bound: Bound = NEWEST
     ) -> tuple[Token, SnapshotRecord]:
-        """Return a snapshot that all shards of some stores have, and keep it for later reads."""
-        here = self.pin_here(stores, bound)
+        """Return a snapshot that all shards of some stores have, and keep it for 60 s."""
+        token, record, _ = await self.pin_until_closed(stores, bound)
+        return token, record
+
+    async def pin_until_closed(self, stores: Sequence[str], bound: Bound = NEWEST) -> Pinned:
+        """Return the same, and the cursor that keeps the snapshot: close it with `unpin`."""
+        here = self._newest_here(stores, bound)
         if here is not None:
-            return here
+            token, record, shards = here
+            return Pinned(token, record, (self._cursors.open(token, shards), shards))
         found = [self._instance.catalog.store(name) for name in stores]
         plans = [ReadPlan(self._instance, store, ScanKeys(), 0) for store in found]
 
@@ -248,13 +277,28 @@ class Coordinator:
             return [wanted for each in plans for wanted in each(record)]
 
         gathered = await self._gatherer.gather(plan, bound)
-        await self._asker.keep(gathered.token, {each.shard for each in gathered.wanted})
-        return gathered.token, gathered.record
+        shards = frozenset(each.shard for each in gathered.wanted)
+        cursor = self._cursors.open(gathered.token, shards)
+        return Pinned(gathered.token, gathered.record, (cursor, shards))
+
+    def unpin(self, pinned: Pinned) -> None:
+        """Keep a snapshot no longer."""
+        cursor, shards = pinned.kept
+        self._cursors.close(pinned.token, shards, cursor)
 
     def pin_here(
         self, stores: Sequence[str], bound: Bound = NEWEST
     ) -> tuple[Token, SnapshotRecord] | None:
-        """Pin the newest snapshot of this instance's own copy, if it has all shards."""
+        """Return the newest snapshot of this instance's own copy, if it has all shards.
+
+        It is for reads that nothing interrupts: no cursor keeps it.
+        """
+        here = self._newest_here(stores, bound)
+        return None if here is None else here[:2]
+
+    def _newest_here(
+        self, stores: Sequence[str], bound: Bound
+    ) -> tuple[Token, SnapshotRecord, frozenset[Shard]] | None:
         instance, record = self._instance, self._instance.newest_record()
         found = [instance.catalog.store(name) for name in stores]
         if record is None or bound.at is not None or bound.position or instance.problem():
@@ -272,9 +316,7 @@ class Coordinator:
         if then != shards or is_old:
             return None
         self._copies.raise_floors(shards, token)
-        shown.cursors += 1
-        self._asker.keep_elsewhere(token, shards)
-        return token, shown.record
+        return token, shown.record, frozenset(shards)
 
     def watch(
         self,
@@ -305,6 +347,7 @@ class Coordinator:
         token: Token,
         parts: Sequence[tuple[Wanted, ShardAnswer]],
         limit: int,
+        cursor: str | None = None,
     ) -> AsyncIterator[list[tuple[int, Row]]]:
         """Return all rows of a read at a token, in its order, with their partitions."""
         shards: dict[int, ShardItems[Row]] = {}
@@ -314,7 +357,7 @@ class Coordinator:
             shards[wanted.shard.partition] = ShardItems(
                 wanted.shard.partition,
                 rows,
-                self._fetch(token, wanted, limit),
+                self._fetch(token, wanted, limit, cursor),
                 is_complete=answer.is_complete,
             )
         if isinstance(plan.operation, ScanKeys):
@@ -323,7 +366,7 @@ class Coordinator:
         return chained([*shards.values()])
 
     def _fetch(
-        self, token: Token, wanted: Wanted, limit: int
+        self, token: Token, wanted: Wanted, limit: int, cursor: str | None
     ) -> Callable[[Row | None], Awaitable[tuple[Sequence[Row], bool]]]:
         async def fetch(last: Row | None) -> tuple[Sequence[Row], bool]:
             after = wanted.read.after if last is None else last.position
@@ -332,7 +375,7 @@ class Coordinator:
             def plan(_record: SnapshotRecord) -> list[Wanted]:
                 return [Wanted(wanted.shard, read)]
 
-            gathered = await self._gatherer.gather(plan, Bound(at=token))
+            gathered = await self._gatherer.gather(plan, Bound(at=token), cursor)
             return gathered.answers[0].rows, gathered.answers[0].is_complete
 
         return fetch

@@ -63,15 +63,20 @@ class Gatherer:
         self._copies = copies
         self._clock = clock
 
-    async def gather(self, plan: Plan, bound: Bound) -> Gathered:
+    async def gather(self, plan: Plan, bound: Bound, cursor: str | None = None) -> Gathered:
         """Return the answers of all shards of a read.
+
+        Args:
+            plan: Returns the reads of the shards.
+            bound: Which snapshots may answer.
+            cursor: The open cursor that reads, of the snapshot of the bound.
 
         Raises:
             QueryProblemError: There is no snapshot within the bound that all shards have.
         """
         self._newest()
         if bound.at is not None:
-            return await self._gather_at(plan, bound.at)
+            return await self._gather_at(plan, bound.at, cursor)
         start = self._clock()
         waits_until = start + bound.wait_ms / 1_000
         minimum = await self._minimum(bound)
@@ -86,7 +91,7 @@ class Gatherer:
                 raise self._not_ready(attempt.shard)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _gather_at(self, plan: Plan, token: Token) -> Gathered:
+    async def _gather_at(self, plan: Plan, token: Token, cursor: str | None) -> Gathered:
         deadline = self._clock() + READ_SECONDS
         while True:
             newest = token_of(self._newest())
@@ -96,7 +101,9 @@ class Gatherer:
             record = await self._asker.record_at(token)
             if record is not None:
                 wanted = plan(record)
-                found = await self._asker.read_at(token, wanted, COPY_WAIT_MS, is_pinned=True)
+                found = await self._asker.read_at(
+                    token, wanted, COPY_WAIT_MS, is_pinned=True, cursor=cursor
+                )
                 if not isinstance(found, Refused):
                     return Gathered(token, record, wanted, found)
                 shard = found.shard

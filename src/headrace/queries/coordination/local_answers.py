@@ -146,8 +146,11 @@ class _Reading:
         """Return the rows of all shards that have the snapshot."""
         if shown is None:
             return LocalAnswer(shards=[ShardAnswer(outcome) for outcome in outcomes])
-        if self._read.keeps_view:
-            shown.cursors += 1
+        cursor = self._read.cursor
+        if cursor is not None and self._read.closes_cursor:
+            shown.cursors.pop(cursor, None)
+        elif cursor is not None:
+            self._instance.snapshots.use_cursor(shown, cursor)
         return LocalAnswer(
             token=str(token_of(shown.record)),
             record=shown.record if self._read.wants_record else None,

@@ -47,8 +47,10 @@ class LocalRead(msgspec.Struct, frozen=True, kw_only=True):
     """How long the answer may wait for the snapshot."""
     wants_record: bool = False
     """Whether the answer has the record of the snapshot."""
-    keeps_view: bool = False
-    """Whether a cursor is open: the snapshot stays readable until it is 60 s old."""
+    cursor: str | None = None
+    """A cursor is open: the snapshot stays readable for 60 s."""
+    closes_cursor: bool = False
+    """Whether nothing more is read with the cursor."""
 
 
 class ShardAnswer(msgspec.Struct, frozen=True, array_like=True):

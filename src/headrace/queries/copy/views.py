@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.brokers.log import TopicPartition
@@ -17,7 +18,16 @@ KEPT_VIEWS = 30
 KEPT_MS = 15_000
 MOST_VIEWS = 300
 CURSOR_MS = 60_000
-"""For how long a view with an open cursor stays at most."""
+"""For how long a view stays after the last read of an open cursor."""
+MOST_CURSOR_MS = 900_000
+"""For how long cursors keep a view at most, from when it would have been dropped without them."""
+_MANY_CURSORS = 100
+"""With so many cursors a view forgets those that have expired."""
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass
@@ -30,8 +40,14 @@ class ShownSnapshot:
     """The shards that are whole, each with the snapshot before; None: the shard has jumped."""
     shown_at: int
     """When the snapshot was first shown, in milliseconds."""
-    cursors: int = field(default=0, compare=False)
-    """How many cursors are open."""
+    cursors: dict[str, int] = field(default_factory=dict, compare=False)
+    """Until when each open cursor keeps the snapshot, in milliseconds."""
+    outlived_at: int | None = field(default=None, compare=False)
+    """Since when nothing but its cursors keeps the snapshot; None: something else does."""
+
+    def open_cursors(self, now: int) -> int:
+        """Return how many cursors are open."""
+        return sum(until >= now for until in [*self.cursors.values()])
 
     def changed_keys(
         self, partition: TopicPartition, after: bytes | None = None
@@ -54,10 +70,15 @@ class ShownSnapshot:
 class KeptSnapshots:
     """The last snapshots of one history, by their numbers.
 
-    One thread changes it, and any thread may read: a change replaces the dictionary.
+    One thread changes it, and any thread may read, and use cursors: a change replaces the
+    dictionary.
+
+    Args:
+        clock: The time in milliseconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = now_ms) -> None:
+        self._clock = clock
         self._shown: dict[int, ShownSnapshot] = {}
 
     def __iter__(self) -> Iterator[ShownSnapshot]:
@@ -69,6 +90,7 @@ class KeptSnapshots:
         before = self._shown.get(number)
         if before is not None:
             shown.shown_at, shown.cursors = before.shown_at, before.cursors
+            shown.outlived_at = before.outlived_at
         self._shown = {**self._shown, number: shown}
 
     def at(self, token: Token) -> ShownSnapshot:
@@ -117,21 +139,43 @@ class KeptSnapshots:
             return None
         return found[::-1] if token_of(newest.record).history == token.history else None
 
+    def use_cursor(self, shown: ShownSnapshot, cursor: str) -> None:
+        """Keep a snapshot for a cursor: open it, or note that it was read."""
+        now, cursors = self._clock(), shown.cursors
+        if len(cursors) >= _MANY_CURSORS:
+            for each, until in [*cursors.items()]:
+                if until < now:
+                    cursors.pop(each, None)
+        cursors[cursor] = now + CURSOR_MS
+
+    def open_cursors(self) -> int:
+        """Return how many cursors are open."""
+        now = self._clock()
+        return sum(shown.open_cursors(now) for shown in self._shown.values())
+
     def drop_old(self, now: int) -> list[int]:
         """Drop the snapshots that need not stay, and return their numbers."""
         kept = dict(self._shown)
         dropped = []
-        for newer, (number, shown) in zip(
-            reversed(range(len(kept))), self._shown.items(), strict=True
-        ):
+        count = 0
+        for newer, (number, shown) in enumerate(reversed(self._shown.items())):
             age = now - shown.shown_at
-            is_kept = newer < KEPT_VIEWS or (age <= KEPT_MS and newer < MOST_VIEWS)
-            if not is_kept and not (shown.cursors and age <= CURSOR_MS):
+            if newer < KEPT_VIEWS or (age <= KEPT_MS and newer < MOST_VIEWS):
+                shown.outlived_at = None
+            elif shown.outlived_at is None:
+                shown.outlived_at = now
+            if shown.outlived_at is None or (
+                count < MOST_VIEWS
+                and shown.open_cursors(now)
+                and now - shown.outlived_at <= MOST_CURSOR_MS
+            ):
+                count += 1
+            else:
                 dropped.append(number)
                 del kept[number]
         if dropped:
             self._shown = kept
-        return dropped
+        return dropped[::-1]
 
     def clear(self) -> None:
         """Drop all snapshots."""

@@ -99,7 +99,7 @@ def samples_of(served: Served) -> Mapping[Metric, Any]:
             )
             for name, (shown, newest) in sorted(instance.lags().items())
         ),
-        OPEN_ITERATORS: [Sample(sum(each.cursors for each in [*instance.snapshots]))],
+        OPEN_ITERATORS: [Sample(instance.snapshots.open_cursors())],
         **({} if record is None else {BATCH_SECONDS: served.batches.samples(instance)}),
         **served.metrics.samples(),
     }

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from headrace.errors import QueryError
 from headrace.queries.coordination.answers import Bound
+from headrace.queries.coordination.coordinator import Pinned
 from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.local.shown_rows import needed_shards, shown_batches
 from headrace.queries.problems import ProblemCode, QueryProblemError
@@ -93,6 +94,7 @@ class SnapshotRows:
     loop: asyncio.AbstractEventLoop
     record: SnapshotRecord | None = None
     token: Token | None = None
+    pinned: Pinned | None = None
     is_here: bool = False
     """Whether the rows must be those of this instance's own copy, because nothing may wait."""
     deadline: float = 0.0
@@ -101,7 +103,10 @@ class SnapshotRows:
     async def pin(self, stores: frozenset[str]) -> None:
         """Choose the snapshot, which all stores of a statement have; no thread waits for it."""
         if stores:
-            self.token, self.record = await self.served.coordinator.pin(sorted(stores), self.bound)
+            self.pinned = await self.served.coordinator.pin_until_closed(
+                sorted(stores), self.bound
+            )
+            self.token, self.record, _ = self.pinned
 
     def open(self, _stores: frozenset[str]) -> SnapshotRows:
         """Return the rows at the snapshot that `pin` has chosen."""
@@ -116,6 +121,11 @@ class SnapshotRows:
                 raise HeavyStatementError
             self.token, self.record = pinned
         return self
+
+    def close(self) -> None:
+        """Release the snapshot: copies may drop it."""
+        if self.pinned is not None:
+            self.served.coordinator.unpin(self.pinned)
 
     def batches(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[RowBatch]:
         """Return the rows of a read, from this instance's own copy if it has all of them."""
@@ -175,7 +185,10 @@ async def run_sql(body: SqlBody, bound: BoundQuery, served: Shared, request: Req
             source.deadline = deadline
             return engine.run(body.sql, params, source.open, deadline=deadline)
 
-        result = await served.statements.run(run)
+        try:
+            result = await served.statements.run(run)
+        finally:
+            source.close()
     record = source.record or served.instance.newest_record()
     answer = {
         "columns": result.columns,
