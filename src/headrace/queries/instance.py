@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
@@ -92,6 +94,8 @@ class Instance:
         standbys = config.num_standby_replicas if is_set else _STANDBYS
         self._known = KnownMembers(name or "", catalog.layout, standbys)
         self._knowing = threading.Lock()
+        self._run = secrets.token_hex(8)
+        self._status_numbers = itertools.count(1)
         self._placement: Placement | None = None
         self._placed_at = 0
         self._membership: Membership | None = None
@@ -184,6 +188,7 @@ class Instance:
 
     def status(self) -> MemberStatus:
         """Return what the instance says to others about itself."""
+        number = next(self._status_numbers)
         facts = self._copy.facts
         return MemberStatus(
             name=self.name or "",
@@ -195,7 +200,8 @@ class Instance:
             ),
             is_ready=self.is_ready(),
             layout=self.catalog.layout.digest,
-            at=now_ms(),
+            run=self._run,
+            number=number,
         )
 
     def members(self) -> Mapping[str, MemberStatus]:

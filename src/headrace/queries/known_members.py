@@ -95,10 +95,11 @@ class KnownMembers:
         if self._present is not None and status.name not in {*self._present, self._name}:
             return False
         before, _ = self._statuses.get(status.name, (None, 0))
-        if before is not None and before.at > status.at:
+        # A status of another run counts: the member has restarted.
+        if before is not None and before.run == status.run and before.number > status.number:
             return False
         self._statuses[status.name] = status, now
-        return before is None or _without_time(before) != _without_time(status)
+        return before is None or _facts_of(before) != _facts_of(status)
 
     def awaits_answers(self, now: int) -> bool:
         """Return whether this instance still waits for the first answer of a new member."""
@@ -167,7 +168,7 @@ class KnownMembers:
         }
 
 
-def _without_time(status: MemberStatus) -> tuple[object, ...]:
+def _facts_of(status: MemberStatus) -> tuple[object, ...]:
     return (
         status.history,
         status.snapshot,

@@ -24,8 +24,10 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is a member, and all shards that it should have are ready."""
     layout: str = ""
     """The digest of the stores of its program."""
-    at: int = 0
-    """When it said this, in milliseconds."""
+    run: str = ""
+    """An id that no other run of the instance has."""
+    number: int = 0
+    """Rises with each status of a run. Clocks do not order them: a clock may be set back."""
 
 
 def shard_name(shard: Shard) -> str:

@@ -21,8 +21,8 @@ RECORD: SnapshotRecord = make_record(7, ends={"app-a": [0] * 4, "app-g": [0]})
 ME, OTHER = "me:1", "other:1"
 
 
-def ready(name: str, *shards: Shard, at: int = 0) -> MemberStatus:
-    return MemberStatus(name=name, ready=tuple(map(shard_name, shards)), at=at)
+def ready(name: str, *shards: Shard, number: int = 0, run: str = "1") -> MemberStatus:
+    return MemberStatus(name=name, ready=tuple(map(shard_name, shards)), run=run, number=number)
 
 
 def test_an_instance_keeps_its_placed_shards_and_all_global_ones() -> None:
@@ -41,18 +41,16 @@ def test_an_instance_keeps_its_placed_shards_and_all_global_ones() -> None:
 def test_an_old_holder_keeps_a_shard_until_the_new_one_was_ready_for_10_seconds() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
-    moved = next(
-        shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard]
-    )
+    moved = next(shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard])
 
     assert moved in known.placement(RECORD, SHARDS, 0).kept
     for now in range(1_000, 11_000, 1_000):
-        known.note(ready(ME, *SHARDS, at=now), now)
-        known.note(ready(OTHER, moved, at=now), now)
+        known.note(ready(ME, *SHARDS, number=now), now)
+        known.note(ready(OTHER, moved, number=now), now)
         placement = known.placement(RECORD, SHARDS, now)
         assert moved in placement.kept
         assert placement.shards[moved] == (OTHER, ME)
-    known.note(ready(OTHER, moved, at=11_000), 11_000)
+    known.note(ready(OTHER, moved, number=11_000), 11_000)
 
     assert moved not in known.placement(RECORD, SHARDS, 11_000).kept
 
@@ -60,16 +58,14 @@ def test_an_old_holder_keeps_a_shard_until_the_new_one_was_ready_for_10_seconds(
 def test_a_break_in_readiness_starts_the_10_seconds_again() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
-    moved = next(
-        shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard]
-    )
+    moved = next(shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard])
     for now in range(0, 9_000, 1_000):
-        known.note(ready(OTHER, moved, at=now), now)
+        known.note(ready(OTHER, moved, number=now), now)
         known.placement(RECORD, SHARDS, now)
 
     # It is silent for more than 3 s, which counts as not ready.
     known.placement(RECORD, SHARDS, 12_000)
-    known.note(ready(OTHER, moved, at=13_000), 13_000)
+    known.note(ready(OTHER, moved, number=13_000), 13_000)
 
     assert moved in known.placement(RECORD, SHARDS, 13_000).kept
 
@@ -83,9 +79,9 @@ def test_the_shards_of_a_member_that_is_gone_are_restored_after_30_seconds() -> 
     known.set_members([ME, third], 1_000)
 
     for now in (1_000, 20_000):
-        known.note(ready(third, *SHARDS, at=now), now)
+        known.note(ready(third, *SHARDS, number=now), now)
         assert known.placement(RECORD, (), now).placed == before.placed
-    known.note(ready(third, *SHARDS, at=31_000), 31_000)
+    known.note(ready(third, *SHARDS, number=31_000), 31_000)
 
     assert known.placement(RECORD, (), 31_000).placed == {*SHARDS, GLOBAL}
 
@@ -102,16 +98,27 @@ def test_the_newest_word_of_a_member_counts_and_strangers_are_ignored() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
 
-    assert known.note(ready(OTHER, SHARDS[0], at=5), 5)
-    assert not known.note(ready(OTHER, at=4), 6)
-    assert not known.note(ready(OTHER, SHARDS[0], at=6), 7)
+    assert known.note(ready(OTHER, SHARDS[0], number=5), 5)
+    assert not known.note(ready(OTHER, number=4), 6)
+    assert not known.note(ready(OTHER, SHARDS[0], number=6), 7)
     assert not known.note(ready("stranger:1"), 8)
 
-    assert known.statuses() == {OTHER: ready(OTHER, SHARDS[0], at=6)}
+    assert known.statuses() == {OTHER: ready(OTHER, SHARDS[0], number=6)}
     known.set_members([ME], 9)
     assert known.statuses() == {}
     assert known.peers == []
     assert known.is_member
+
+
+def test_a_member_that_restarts_is_heard_whatever_it_said_before() -> None:
+    known = KnownMembers(ME, LAYOUT, standbys=0)
+    known.set_members([ME, OTHER], 0)
+    known.note(ready(OTHER, SHARDS[0], number=700), 5)
+
+    restarted = ready(OTHER, SHARDS[1], number=1, run="2")
+
+    assert known.note(restarted, 6)
+    assert known.statuses() == {OTHER: restarted}
 
 
 def test_a_shard_is_named_by_group_and_partition() -> None:

@@ -35,6 +35,9 @@ def test_an_instance_tells_what_it_has(application: ServedApplication) -> None:
     )
 
     assert status.is_ready
+    later = msgspec.json.decode(application.get("/local/status").content, type=MemberStatus)
+    assert later.run == status.run
+    assert later.number > status.number
     answer = MessagePack.decode_answer(read_answer.content)
     assert answer.token == application.token()
     assert sorted(row.key for shard in answer.shards for row in shard.rows) == [

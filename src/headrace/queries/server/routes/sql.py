@@ -103,9 +103,7 @@ class SnapshotRows:
     async def pin(self, stores: frozenset[str]) -> None:
         """Choose the snapshot, which all stores of a statement have; no thread waits for it."""
         if stores:
-            self.pinned = await self.served.coordinator.pin_until_closed(
-                sorted(stores), self.bound
-            )
+            self.pinned = await self.served.coordinator.pin_until_closed(sorted(stores), self.bound)
             self.token, self.record, _ = self.pinned
 
     def open(self, _stores: frozenset[str]) -> SnapshotRows:
