@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from headrace.brokers.log import LogTransaction, OffsetAndMetadata, TopicLog, TopicPartition
@@ -67,17 +69,15 @@ class DeadLetters:
         """Return the newest dead letters of each partition in words, the newest first."""
         partitions = self._partitions()
         starts, ends = self._log.beginning_offsets(partitions), self._log.end_offsets(partitions)
-        dead_letters = [
-            dead_letter
-            for name in partitions
-            for dead_letters in self._log.read(
-                name, max(starts[name], ends[name] - limit), ends[name]
-            )
-            for dead_letter in dead_letters
-        ]
         replayed = self._log.committed_offsets(self._group, partitions)
-        dead_letters.sort(key=lambda each: (-each.timestamp, each.partition, -each.offset))
-        return [self._shown(each, replayed) for each in dead_letters[:limit]]
+        shown: list[dict[str, Any]] = []
+        for name in partitions:
+            start = max(starts[name], ends[name] - limit)
+            for dead_letters in self._log.read(name, start, ends[name]):
+                # Not one whole dead letter stays: it may have megabytes.
+                shown += (self._shown(each, replayed) for each in dead_letters)
+                shown = nsmallest(limit, shown, key=_newest_first)
+        return shown
 
     def _partitions(self) -> list[TopicPartition]:
         try:
@@ -98,8 +98,8 @@ class DeadLetters:
             "timestamp": dead_letter.timestamp,
             "key": _shown_bytes(dead_letter.key),
             "value": _shown_bytes(dead_letter.value),
-            "exception": _header(dead_letter, "exception"),
-            "message": _header(dead_letter, "message"),
+            "exception": _shown_text(_header(dead_letter, "exception")),
+            "message": _shown_text(_header(dead_letter, "message")),
             "origin": None if origin is None else origin._asdict(),
             "is_replayed": name in replayed and dead_letter.offset < replayed[name].offset,
         }
@@ -181,6 +181,10 @@ class DeadLetters:
         return None
 
 
+def _newest_first(shown: dict[str, Any]) -> tuple[int, int, int]:
+    return -shown["timestamp"], shown["partition"], -shown["offset"]
+
+
 def origin_of(dead_letter: ConsumerRecord) -> Origin | None:
     """Return the record that a dead letter is about; None: its headers do not say."""
     topic = _header(dead_letter, "topic")
@@ -217,11 +221,17 @@ def _header(dead_letter: ConsumerRecord, name: str) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
+def _shown_text(text: str | None) -> str | None:
+    return None if text is None else text[:_SHOWN_BYTES]
+
+
 def _shown_bytes(data: bytes | None) -> Any:
     """Return bytes as text, or in hexadecimal if they are none; long ones are cut."""
     if data is None:
         return None
+    start = data[:_SHOWN_BYTES]
     try:
-        return data[:_SHOWN_BYTES].decode()
+        # The cut may have split a character.
+        return getincrementaldecoder("utf-8")().decode(start, final=len(start) == len(data))
     except UnicodeDecodeError:
-        return {"$hex": data[:_SHOWN_BYTES].hex()}
+        return {"$hex": start.hex()}

@@ -41,7 +41,9 @@ def test_an_instance_keeps_its_placed_shards_and_all_global_ones() -> None:
 def test_an_old_holder_keeps_a_shard_until_the_new_one_was_ready_for_10_seconds() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
-    moved = next(shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard])
+    moved = next(
+        shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard]
+    )
 
     assert moved in known.placement(RECORD, SHARDS, 0).kept
     for now in range(1_000, 11_000, 1_000):
@@ -58,7 +60,9 @@ def test_an_old_holder_keeps_a_shard_until_the_new_one_was_ready_for_10_seconds(
 def test_a_break_in_readiness_starts_the_10_seconds_again() -> None:
     known = KnownMembers(ME, LAYOUT, standbys=0)
     known.set_members([ME, OTHER], 0)
-    moved = next(shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard])
+    moved = next(
+        shard for shard in SHARDS if ME not in known.placement(RECORD, (), 0).shards[shard]
+    )
     for now in range(0, 9_000, 1_000):
         known.note(ready(OTHER, moved, number=now), now)
         known.placement(RECORD, SHARDS, now)

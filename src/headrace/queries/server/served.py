@@ -16,6 +16,7 @@ from headrace.queries.coordination.local_reads import PeerTransport
 from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.instance import Instance
 from headrace.queries.problems import QueryProblemError
+from headrace.queries.server.broker_work import BrokerWork
 from headrace.queries.server.metrics import BatchTimes, ServerMetrics
 from headrace.queries.server.statements import Statements
 from headrace.queries.server.store_encodings import Encoding, StoreEncoding, StoreEncodings
@@ -70,6 +71,7 @@ class Served:
         self.metrics = ServerMetrics()
         self.batches = BatchTimes()
         self.statements = Statements()
+        self.broker_work = BrokerWork()
         self._sql: SqlEngine | None = None
         self.counts: dict[str, tuple[SnapshotRecord, int]] = {}
         """By store the snapshot of which a route counted the entries last, and their number."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headrace.brokers.log import TopicPartition
+from headrace.brokers.sessions import Broker
 from headrace.queries.redrive import ERRORS_PREFIX, REDRIVE_PREFIX
 from headrace.records import ConsumerRecord
 from tests.unit.queries.server.served_application import ServedApplication
@@ -116,3 +121,62 @@ def test_an_instance_that_only_reads_replays_nothing(tmp_path: Path) -> None:
 
     assert (answer.status_code, answer.json()["code"]) == (403, "ADMIN_DISABLED")
     reader.close()
+
+
+def test_a_long_dead_letter_is_cut_between_characters(application: ServedApplication) -> None:
+    origin = {"topic": b"lines", "partition": b"0", "offset": b"0", "message": b"m" * 10_000}
+    headers = [(f"{ERRORS_PREFIX}{name}", value) for name, value in origin.items()]
+    long = ("x" + "ü" * 5_000).encode()
+    application.log.append([("letters", 0, 9_000, b"k", long, headers)])
+
+    [found] = application.get("/v1/dlq?limit=1").json()["data"]
+
+    assert found["value"] == "x" + "ü" * 2_047
+    assert found["message"] == "m" * 4_096
+
+
+def test_listing_keeps_no_whole_dead_letter(
+    application: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = bytes(1_000_000)
+    for number in range(40):
+        application.log.append([("letters", 0, number, b"k", long, None)])
+    tracemalloc.start()
+    try:
+        found = application.get("/v1/dlq?limit=100").json()["data"]
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(found) == 42
+    assert most_bytes < 20 << 20
+
+
+def test_requests_that_wait_for_the_broker_stop_no_reads_and_have_a_limit(
+    application: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, asked = threading.Event(), []
+    served = application.app.state.headrace
+    open_broker = served.open_broker
+
+    def open_later() -> Broker:
+        asked.append(1)
+        assert may_go_on.wait(60)
+        broker: Broker = open_broker()
+        return broker
+
+    monkeypatch.setattr(served, "open_broker", open_later)
+
+    async def ask(client: httpx.AsyncClient) -> tuple[list[int], list[int]]:
+        waiting = [asyncio.create_task(client.get("/v1/dlq")) for _ in range(6)]
+        while len(asked) < 2:
+            await asyncio.sleep(0)
+        others = [
+            await client.get(path)
+            for path in ("/v1/dlq", "/v1/stores/counts/entries", "/v1/stores/people/entries")
+        ]
+        may_go_on.set()
+        done = [await each for each in waiting]
+        return [each.status_code for each in others], [each.status_code for each in done]
+
+    assert application.use(ask) == ([429, 200, 200], [200] * 6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from typing import Annotated, Any, TypeVar
@@ -81,7 +80,7 @@ async def _with_dead_letters(served: Served, use: Callable[[DeadLetters], T]) ->
             return use(DeadLetters(log, served.catalog.application_id, topic, inputs))
 
     try:
-        return await asyncio.to_thread(run)
+        return await served.broker_work.run(run)
     except BrokerError as error:
         detail = f"The log does not answer: {error}"
         raise QueryProblemError(
