@@ -141,6 +141,16 @@ def read_rows(
     return read(shown, store, partition, operation, after)
 
 
+def is_sorted(
+    shown: ShownSnapshot, store: QueryableStore, partition: int, operation: Operation
+) -> bool:
+    """Return whether the rows of a read are sorted in memory: to resume it sorts all of them."""
+    if not isinstance(operation, FetchWindows | FetchSessions):
+        return False
+    is_one_window_key = isinstance(operation, FetchWindows) and key_of(operation) is not None
+    return not is_one_window_key and open_store(shown, store, partition, raw=True).order is not None
+
+
 def read_batches(
     shown: ShownSnapshot, store: QueryableStore, partition: int, operation: Operation
 ) -> Iterator[RowBatch]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -25,7 +26,7 @@ from headrace.queries.copy.layout import Shard
 from headrace.queries.copy.views import ShownSnapshot
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import GetKey, Row
-from headrace.queries.store_views import read_rows
+from headrace.queries.store_views import is_sorted, read_rows
 from headrace.queries.tokens import Token, parse_token, token_of
 
 MOST_BYTES = 4 << 20
@@ -155,7 +156,7 @@ class _Reading:
             token=str(token_of(shown.record)),
             record=shown.record if self._read.wants_record else None,
             shards=[
-                _read_shard(shown, store, read, MOST_BYTES // len(outcomes))
+                self._read_shard(shown, store, read, MOST_BYTES // len(outcomes))
                 if outcome == "rows"
                 else ShardAnswer(outcome)
                 for store, read, outcome in zip(
@@ -164,17 +165,24 @@ class _Reading:
             ],
         )
 
-
-def _read_shard(
-    shown: ShownSnapshot, store: QueryableStore, read: ShardRead, most_bytes: int
-) -> ShardAnswer:
-    rows: list[Row] = []
-    size = 0
-    if read.limit <= 0:
-        return ShardAnswer("rows", rows, is_complete=False)
-    for row in read_rows(shown, store, read.partition, read.operation, read.after):
-        if len(rows) >= read.limit or size >= most_bytes:
+    def _read_shard(
+        self, shown: ShownSnapshot, store: QueryableStore, read: ShardRead, most_bytes: int
+    ) -> ShardAnswer:
+        rows: list[Row] = []
+        size = 0
+        if read.limit <= 0:
             return ShardAnswer("rows", rows, is_complete=False)
-        rows.append(row)
-        size += len(row.key) + len(row.value)
-    return ShardAnswer("rows", rows)
+        snapshots = self._instance.snapshots
+        scan = (store.name, read.partition, read.operation)
+        found = snapshots.take_scan(shown, (*scan, read.after))
+        if found is None:
+            found = read_rows(shown, store, read.partition, read.operation, read.after)
+        for row in found:
+            if len(rows) >= read.limit or size >= most_bytes:
+                if is_sorted(shown, store, read.partition, read.operation):
+                    position = (*scan, rows[-1].position)
+                    snapshots.put_scan(shown, position, chain((row,), found))
+                return ShardAnswer("rows", rows, is_complete=False)
+            rows.append(row)
+            size += len(row.key) + len(row.value)
+        return ShardAnswer("rows", rows)

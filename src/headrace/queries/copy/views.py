@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
 
 from headrace.brokers.log import TopicPartition
 from headrace.errors import QueryError
@@ -21,6 +23,8 @@ CURSOR_MS = 60_000
 """For how long a view stays after the last read of an open cursor."""
 MOST_CURSOR_MS = 900_000
 """For how long cursors keep a view at most, from when it would have been dropped without them."""
+MOST_SCANS = 8
+"""How many scans wait for their next reader; each may hold a sorted partition."""
 _MANY_CURSORS = 100
 """With so many cursors a view forgets those that have expired."""
 
@@ -80,6 +84,8 @@ class KeptSnapshots:
     def __init__(self, clock: Callable[[], int] = now_ms) -> None:
         self._clock = clock
         self._shown: dict[int, ShownSnapshot] = {}
+        self._scans: dict[Hashable, tuple[ShownSnapshot, Iterator[Any]]] = {}
+        self._scanning = Lock()
 
     def __iter__(self) -> Iterator[ShownSnapshot]:
         return iter(self._shown.values())
@@ -91,7 +97,7 @@ class KeptSnapshots:
         if before is not None:
             shown.shown_at, shown.cursors = before.shown_at, before.cursors
             shown.outlived_at = before.outlived_at
-        self._shown = {**self._shown, number: shown}
+        self._replace({**self._shown, number: shown})
 
     def at(self, token: Token) -> ShownSnapshot:
         """Return the snapshot that a token names.
@@ -174,9 +180,40 @@ class KeptSnapshots:
                 dropped.append(number)
                 del kept[number]
         if dropped:
-            self._shown = kept
+            self._replace(kept)
         return dropped[::-1]
 
     def clear(self) -> None:
         """Drop all snapshots."""
-        self._shown = {}
+        self._replace({})
+
+    def _replace(self, shown: dict[int, ShownSnapshot]) -> None:
+        with self._scanning:
+            self._shown = shown
+            # A scan refers to the view of its snapshot.
+            for key, (each, _) in [*self._scans.items()]:
+                if not self._is_kept(each):
+                    del self._scans[key]
+
+    def _is_kept(self, shown: ShownSnapshot) -> bool:
+        return self._shown.get(shown.record.snapshot) is shown
+
+    def put_scan(self, shown: ShownSnapshot, position: Hashable, scan: Iterator[Any]) -> None:
+        """Keep a scan that is costly to begin again for a later reader.
+
+        Args:
+            shown: The snapshot that it scans.
+            position: The scan, and how far it is.
+            scan: The rest of its rows.
+        """
+        with self._scanning:
+            if self._is_kept(shown):
+                while len(self._scans) >= MOST_SCANS:
+                    del self._scans[next(iter(self._scans))]
+                self._scans[shown.record.snapshot, position] = shown, scan
+
+    def take_scan(self, shown: ShownSnapshot, position: Hashable) -> Iterator[Any] | None:
+        """Return the rest of the rows of a scan; None: the reader begins again."""
+        with self._scanning:
+            found = self._scans.pop((shown.record.snapshot, position), None)
+        return found[1] if found is not None and found[0] is shown else None
