@@ -61,7 +61,7 @@ class StreamsError(Exception):
 
     problem = remedy = ""
     is_of_record = False
-    """Whether the record at hand may be at fault, so that its handler decides."""
+    """Whether the record at hand, or the step that has it, may be at fault: its handler decides."""
     command_flags = ""
     """The flags by which the commands in the message use the same log and the same folders."""
 
@@ -78,7 +78,9 @@ class StreamsError(Exception):
 
 
 class TopologyError(StreamsError):
-    """The program describes a topology that cannot run."""
+    """The program describes a topology that cannot run, or a step breaks its rules."""
+
+    is_of_record = True
 
 
 class UnknownStoreError(TopologyError):
@@ -216,20 +218,27 @@ class RecordRefusedError(ProductionError):
 
 
 class StateStoreError(StreamsError):
-    """A store was used wrongly, or its content cannot be read."""
+    """A store was used wrongly, or its content cannot be read.
+
+    Attributes:
+        is_of_record: Whether a step used the store wrongly.
+    """
+
+    def __init__(self, message: str, *, is_of_record: bool = False) -> None:
+        self.is_of_record = is_of_record
+        super().__init__(message)
 
 
 class SuppressBufferFullError(StateStoreError):
     """A `suppress` buffer reached its limit and may not emit early."""
-
-    is_of_record = True
 
     def __init__(self, node: str, *, limit: str) -> None:
         self.node = node
         self.limit = limit
         super().__init__(
             f"The buffer of {node!r} exceeded its limit of {limit}. "
-            f'Raise the limit, remove it, or choose `when_full="emit_early"`.'
+            f'Raise the limit, remove it, or choose `when_full="emit_early"`.',
+            is_of_record=True,
         )
 
 

@@ -21,5 +21,5 @@ class ReadOnlyStore:
                 f"Global store {self._store.name!r} can only be read here. "
                 "Write to its topic; its own processor maintains it."
             )
-            raise StateStoreError(msg)
+            raise StateStoreError(msg, is_of_record=True)
         return getattr(self._store, name)

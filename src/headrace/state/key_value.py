@@ -32,9 +32,7 @@ class KeyCodec(Generic[K]):
         """
         if key is None:
             msg = f"Store {self.store!r} was asked for the key None. Use another key."
-            error = StateStoreError(msg)
-            error.is_of_record = True
-            raise error
+            raise StateStoreError(msg, is_of_record=True)
         return self._serialize(key)
 
 

@@ -163,9 +163,7 @@ class WindowEntries(WindowReads[K, V]):
         start = timestamp_ms(window_start)
         if start < 0:
             msg = f"Store {self.name!r} was given the window start {start}. Use zero or more."
-            error = StateStoreError(msg)
-            error.is_of_record = True
-            raise error
+            raise StateStoreError(msg, is_of_record=True)
         if not self.timestamped:
             self.write(key, start, value)
         elif value is None or value[0] is None:
