@@ -57,6 +57,29 @@ def test_an_empty_poll_returns_when_its_time_is_up(topic: str, opened: Opened) -
     assert list(records) == []
 
 
+def test_the_position_passes_the_marks_of_transactions(
+    log: Broker, topic: str, opened: Opened, named: Named
+) -> None:
+    partition = TopicPartition(topic, 0)
+    with log.transaction(named("id")) as transaction:
+        transaction.append([ProducerRecord(topic, 0, 1, b"k", b"a")])
+    consumer = opened(group_id=named("readers"), auto_offset_reset="earliest")
+    consumer.assign([partition])
+    assert values(take(consumer, 1)) == ["a"]
+    end = log.end_offsets([partition])[partition]
+
+    def position() -> int:
+        return consumer.position(partition)
+
+    poll_until(consumer, lambda: position() == end, f"the position {end}", found=position)
+    consumer.commit()
+    consumer.seek(partition, 0)
+
+    assert consumer.committed([partition])[partition].offset == end
+    assert consumer.position(partition) == 0
+    assert values(take(consumer, 1)) == ["a"]
+
+
 def test_no_more_records_are_returned_than_asked_for(
     log: Broker, topic: str, opened: Opened
 ) -> None:

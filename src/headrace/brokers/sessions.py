@@ -122,6 +122,13 @@ class ConsumerSession(Protocol):
         """Return the next records, waiting for the first until the time is up or `wakeup`."""
         ...
 
+    def take_ends(self) -> Mapping[TopicPartition, int]:
+        """Return the ends that `poll` has reached since the last call.
+
+        They are behind the last record where marks of transactions, or aborted records, follow it.
+        """
+        ...
+
     def wakeup(self) -> None:
         """End the running or the next `poll` early. May be called from another thread."""
 

@@ -89,6 +89,8 @@ class KafkaConsumer(Generic[K, V]):
         self._positions: dict[TopicPartition, int] = {}
         self._fetched: deque[ConsumerRecord] = deque()
         """Read from the broker, but not returned yet."""
+        self._ends: dict[TopicPartition, int] = {}
+        """Positions behind the fetched records and what follows them that is no record."""
         self._paused: set[TopicPartition] = set()
         self._is_subscribed = False
         self._starting: set[TopicPartition] = set()
@@ -346,9 +348,13 @@ class KafkaConsumer(Generic[K, V]):
             self._start()
         if self._fetched:
             return
+        self._pass_ends()
         # A listener may seek during this poll, which drops earlier records.
         polled = self._session.poll(timeout_ms, self._max_records)
         self._fetched.extend(polled)
+        self._ends |= self._session.take_ends()
+        if not self._fetched:
+            self._pass_ends()
         if not self._fetched and self._woken.take():
             raise WakeupError
 
@@ -368,6 +374,13 @@ class KafkaConsumer(Generic[K, V]):
         self._fetched.popleft()
         self._positions[TopicPartition(raw.topic, raw.partition)] = raw.offset + 1
         return raw._replace(key=key, value=value)
+
+    def _pass_ends(self) -> None:
+        """Move positions to the ends that were reached, once all fetched records are returned."""
+        for partition, end in self._ends.items():
+            if end > self._positions.get(partition, end):
+                self._positions[partition] = end
+        self._ends.clear()
 
     def _serdes_of(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
         return (
@@ -451,6 +464,8 @@ class KafkaConsumer(Generic[K, V]):
             else:
                 others.append(record)
         self._fetched = others
+        for partition in partitions:
+            self._ends.pop(partition, None)
         return list(dropped)
 
     def _release_partitions(self) -> None:

@@ -65,6 +65,7 @@ class KafkaConsumerSession:
             group_id=group or "headrace-no-group",  # never joined: librdkafka asks for a name
             enable_auto_commit=False,
             enable_auto_offset_store=False,
+            enable_partition_eof=True,
             auto_offset_reset=self._reset or "latest",
             isolation_level=settings.get("isolation.level", "read_committed"),
             on_commit=self._on_commit,
@@ -76,6 +77,7 @@ class KafkaConsumerSession:
         """Whether the client is calling the listener."""
         self._committing: list[tuple[list[ClientPartition], OnCommitted]] = []
         """Asynchronous commits that the client has not reported yet."""
+        self._ends: dict[TopicPartition, int] = {}
         self._calls = TimedCalls()
         self._failed: BaseException | None = None
         self._woken = Wakeup()
@@ -130,6 +132,10 @@ class KafkaConsumerSession:
             if records or left <= 0:
                 return records
         return []
+
+    def take_ends(self) -> Mapping[TopicPartition, int]:
+        ends, self._ends = self._ends, {}
+        return ends
 
     def wakeup(self) -> None:
         self._woken.set()
@@ -203,17 +209,21 @@ class KafkaConsumerSession:
         rest = self._consumer.consume(max_records - 1, 0) if max_records > 1 else []
         self._raise_failed()
         messages: list[Any] = []
-        for message in [first, *rest]:
+        fetched: list[Any] = [first, *rest]
+        for message in fetched:
             error = message.error()
             if error is None:
                 messages.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                name = TopicPartition(message.topic(), message.partition())
+                self._ends[name] = message.offset()
             else:
                 self._judge(error, message)
         return records_from_messages(messages)
 
     def _judge(self, error: KafkaError, message: Any) -> None:
         """Raise an error that the client does not retry."""
-        if error.code() in _RETRIABLE or error.code() == KafkaError._PARTITION_EOF:
+        if error.code() in _RETRIABLE:
             return
         if error.code() in UNKNOWN_TOPIC and self._listener is not None:
             return  # it may still be created

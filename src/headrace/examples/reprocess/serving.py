@@ -22,7 +22,6 @@ def last_values(config: StreamsConfig, topic: str, value: type[V]) -> dict[str, 
     values: dict[str, V] = {}
     with closing(open_log(config)) as log:
         partitions = [TopicPartition(topic, each) for each in range(log.partition_count(topic))]
-        # A consumer does not see how far Kafka's marks of transactions reach; the log does.
         for partition, end in log.end_offsets(partitions).items():
             for records in log.read(partition, 0, end):
                 values |= {
