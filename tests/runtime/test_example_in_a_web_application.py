@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -32,7 +33,8 @@ def test_the_application_runs_as_long_as_the_web_application(
         run.write(islice(feed(), 5))
         config = run.app.config.with_settings(application_server=free_address())
         streams = KafkaStreams(app.topology, config)
-        with TestClient(web_of(streams), base_url="http://127.0.0.1") as web:
+        here: Any = {"base_url": "http://127.0.0.1", "client": ("127.0.0.1", 50000)}
+        with TestClient(web_of(streams), **here) as web:
             streams.store("general_orders_count")  # waits until the stores are ready
             found = web.get("/v1/orders/count/general_orders?location_id=store_1234")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.json import decode
@@ -92,7 +93,8 @@ def test_an_application_runs_on_spark_as_long_as_the_web_application(tmp_path: P
         create_topics(log, topics_of(app, orders.TOPICS))
         write(log, app, islice(orders.feed(), 5))
 
-    with TestClient(web_of(app), base_url="http://127.0.0.1") as web:
+    here: Any = {"base_url": "http://127.0.0.1", "client": ("127.0.0.1", 50000)}
+    with TestClient(web_of(app), **here) as web:
         assert app.state().is_running_or_rebalancing()
         counts = "/v1/orders/count/general_orders?location_id=store_1234"
         expected = '{"locationId":"store_1234","orderCount":1}'

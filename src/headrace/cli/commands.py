@@ -33,7 +33,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "query": CommandEntry("queries", "query", "Read a store of a running application."),
         "stores": CommandEntry("queries", "stores", "List the stores of an application."),
         "status": CommandEntry(
-            "queries", "status", "Show which instance answers for which partitions."
+            "queries",
+            "status",
+            "Show state, lag and errors, and which instance answers for what.",
         ),
     },
     "Applications": {

@@ -136,7 +136,7 @@ def status(
     instance: InstanceOptions,
     broker: BrokerOptions,
 ) -> None:
-    """Show state, batch, rates, lag and errors, and which instance answers for what."""
+    """Show state, lag and errors, and which instance answers for what."""
     with instance.client(application, broker) as client:
         shards, snapshots = client.metadata(), client.snapshots()
         lags, errors = client.lag(), client.errors()

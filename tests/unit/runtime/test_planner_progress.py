@@ -110,7 +110,7 @@ def test_samples_of_the_records_limit_the_first_batch(
 ) -> None:
     monkeypatch.setattr(
         "headrace.runtime.planning.admission.Admission.__init__.__kwdefaults__",
-        {"max_records": 1000, "max_bytes": 10_000},
+        {"max_records": 1000, "max_bytes": 80_000},  # a first batch reads an eighth
     )
     plan = planning(copying, tmp_path, {"in": 1})
     plan.log.append([("in", 0, 1, b"k", bytes(1000), None)] * 50)
