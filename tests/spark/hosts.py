@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -106,12 +105,7 @@ class OnDriver:
         if self._driver is None:
             settings.pop("num_stream_threads", None)
             settings.pop("producer", None)
-            self._driver = TopologyTestDriver(
-                topology,
-                partitions=PARTITIONS,
-                initial_wall_clock_time=datetime.now(UTC),  # as the other hosts have it
-                **settings,
-            )
+            self._driver = TopologyTestDriver(topology, partitions=PARTITIONS, **settings)
 
     def pipe(self, *records: Given) -> None:
         for record in sorted(records, key=lambda each: each.timestamp):

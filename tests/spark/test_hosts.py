@@ -285,6 +285,7 @@ def test_the_orders_example_writes_every_output(
     given = {**app.config.given, "application_id": "orders", "statestore_cache_max_bytes": 0}
 
     host.start(app.topology, **given)
+    host.advance(int(DAY.timestamp() * 1000))  # the example refuses orders of the future
     host.pipe(*map(given_from, (orders_feed.store(place, 1) for place in ("s1", "s2"))))
     host.pipe(
         order(1, "s1", 27, "GENERAL", 0),
@@ -320,8 +321,11 @@ def test_the_orders_example_writes_every_output(
     assert b"late" in (late.headers.last("__streams.errors.message") or b"")
 
 
+DAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
+
+
 def order(number: int, place: str, amount: int, kind: str, second: int) -> Given:
-    at = datetime(2023, 1, 5, 8, 0, second, tzinfo=UTC)
+    at = DAY.replace(second=second)
     items = [("Thing", 1, f"{amount}.00")]
     return given_from(orders_feed.order(number, place, items, at, kind=kind))
 
