@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import re
 import sys
@@ -79,6 +80,18 @@ def test_threads_take_turns_more_often_where_queries_are_answered(
         assert sys.getswitchinterval() < 0.001
     finally:
         sys.setswitchinterval(before)
+
+
+def test_the_garbage_collector_passes_over_what_is_there_when_queries_are_answered(
+    application: Application,
+) -> None:
+    service = started(application)
+
+    while_it_runs = gc.get_freeze_count()
+    service.close()
+
+    assert while_it_runs > 0
+    assert gc.get_freeze_count() == 0
 
 
 def test_two_services_answer_for_all_shards_and_one_of_them_alone(

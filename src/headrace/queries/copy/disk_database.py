@@ -14,7 +14,9 @@ import rocksdict
 
 from headrace.queries.copy.database import SortedEntries, UnsortedError, WriteBatch
 
-_CACHE_BYTES = 64 << 20
+_CACHE_BYTES = 32 << 20
+_WRITE_BUFFER_BYTES = 16 << 20
+"""How much is written to memory before it goes to a file. Open views keep several such buffers."""
 _BLOOM_BITS = 10
 _NOT_FOUND = "key not found"
 _FIRST_CHUNK, _LARGEST_CHUNK = 16, 1024
@@ -159,6 +161,7 @@ class DiskDatabase:
         table.set_block_cache(rocksdict.Cache(_CACHE_BYTES))
         options = rocksdict.Options(raw_mode=True)
         options.set_block_based_table_factory(table)
+        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
         self._options = options
         self._files = rocksdict.Rdict(str(folder), options)
 
