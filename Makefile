@@ -90,7 +90,7 @@ bench-engine: $(READY) ## Measure the engine against a bare Python loop
 	@$(BIN)/python benchmarks/stateful.py
 
 .PHONY: bench-queries
-bench-queries: $(READY) ## Measure queries against their bars, beside Kafka Streams' own, in about 20 minutes (Java 17, Maven)
+bench-queries: $(READY) ## Measure queries against their bars, beside Kafka Streams' own, in about four minutes (Java 17, Maven)
 	@$(BIN)/python benchmarks/queries.py
 
 .PHONY: conformance
