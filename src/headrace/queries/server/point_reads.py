@@ -7,8 +7,10 @@ snapshot will do. Every other request, and every problem, goes to the applicatio
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from headrace.errors import QueryError
 from headrace.queries.http_names import (
@@ -27,7 +29,7 @@ from headrace.queries.tokens import Token, parse_token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -61,6 +63,59 @@ class _Snapshot(NamedTuple):
     tag: bytes
 
 
+class _Joined:
+    """Joins the head and the body of one answer: uvicorn makes a system call for each."""
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            self._transport.write(self._head + data)
+            self._head = b""
+        else:
+            self._head = data
+
+    def flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        closing: bool = self._transport.is_closing()
+        return closing
+
+
+async def send_at_once(send: Send, head: Message, body: Message) -> None:
+    """Send an answer; under uvicorn, in one write.
+
+    Args:
+        send: The function that the server gave to the application.
+        head: The message with status and headers.
+        body: The message with the whole body.
+    """
+    cycle: Any = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle):  # another server, or a layer in between
+        await send(head)
+        await send(body)
+        return
+    transport: Any = cycle.transport
+    joined: Any = _Joined(transport)
+    cycle.transport = joined
+    try:
+        await send(head)
+        await send(body)
+    finally:
+        joined.flush()
+        cycle.transport = transport
+
+
 class PointReads:
     """Answers point reads of the newest local snapshot.
 
@@ -85,8 +140,8 @@ class PointReads:
             await self._doors(scope, receive, send)
             return
         status, headers, body = answer
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        head = {"type": "http.response.start", "status": status, "headers": headers}
+        await send_at_once(send, head, {"type": "http.response.body", "body": body})
 
     def _answer(self, scope: Scope) -> tuple[int, Headers, bytes] | None:
         # The path of the scope is decoded: a slash in the name of a store would end the name.
