@@ -80,6 +80,24 @@ def test_the_position_passes_the_marks_of_transactions(
     assert values(take(consumer, 1)) == ["a"]
 
 
+def test_an_end_that_a_failed_poll_reached_does_not_outlive_a_seek(
+    log: Broker, topic: str, opened: Opened
+) -> None:
+    partition = TopicPartition(topic, 0)
+    write(log, topic, "a", "b")
+    consumer = opened()
+    consumer.assign([partition])
+    take(consumer, 2)
+    session: Any = consumer._session
+    ends = getattr(session, "_ends", {})  # only Kafka's session has some
+    ends[partition] = 2
+
+    consumer.seek(partition, 0)
+
+    assert partition not in session.take_ends()
+    assert consumer.position(partition) == 0
+
+
 def test_no_more_records_are_returned_than_asked_for(
     log: Broker, topic: str, opened: Opened
 ) -> None:

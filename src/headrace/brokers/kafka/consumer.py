@@ -102,9 +102,11 @@ class KafkaConsumerSession:
             self._owned.clear()
             self._consumer.unsubscribe()
             self._await_revocation()
+        self._ends.clear()
         self._consumer.assign(_client_positions(positions))
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
+        self._ends.pop(partition, None)  # a poll that failed may have left one
         deadline = time.monotonic() + self._failures.timeout
         while True:
             try:
