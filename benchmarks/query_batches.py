@@ -42,7 +42,7 @@ class _Timer:
 
 
 class BatchCosts(NamedTuple):
-    """What batches pay for queries, in milliseconds for each batch."""
+    """The costs of queries to batches, in milliseconds for each batch."""
 
     steps: list[float]
     """The steps that work for queries alone and do not depend on the changes."""
