@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import shutil
 import signal
 import sys
@@ -51,10 +52,12 @@ def main() -> int:
 
 
 def _plans(given: argparse.Namespace) -> Iterator[Plan]:
-    """Yield the rounds: workloads and brokers in turn, each with a seed of its own."""
+    """Yield the rounds: each workload meets each broker in turn, each with a seed of its own."""
+    cycle = math.lcm(len(given.broker), len(given.workloads))
     for number in range(given.rounds):
+        turn = number + number // cycle  # a whole cycle has met only some of the pairs
         yield Plan(
-            broker=given.broker[number % len(given.broker)],
+            broker=given.broker[turn % len(given.broker)],
             workload=given.workloads[number % len(given.workloads)],
             seed=given.seed + number,
             kinds=tuple(given.faults),

@@ -25,8 +25,10 @@ from chaos.patching import BREAKS, PATCHES, check_targets
 from chaos.processes import Usage, leaks
 from chaos.rounds import Plan, Round
 from chaos.scene import Fault, Scene
+from chaos.sites import BROKERS
 from chaos.steps import FOLDER, VICTIMS, arm, disarm, has_fired, reached
 from chaos.supervisor import Supervisor
+from chaos.workloads import WORKLOADS
 from headrace.brokers.log import TopicPartition
 from tests.waiting import await_that
 
@@ -239,6 +241,21 @@ def test_the_command_of_a_plan_repeats_it(
     monkeypatch.setattr(sys, "argv", plan.command.split()[2:])
 
     assert [*_plans(_arguments())] == [plan]
+
+
+@pytest.mark.parametrize("workloads", [1, 2, 3, 11])
+@pytest.mark.parametrize("brokers", [1, 2, 3])
+def test_the_rounds_bring_each_workload_to_each_broker(
+    workloads: int, brokers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [*WORKLOADS][:workloads]
+    pairs = workloads * brokers
+    words = f"--rounds {pairs} --broker {' '.join(BROKERS[:brokers])} --workloads {' '.join(names)}"
+    monkeypatch.setattr(sys, "argv", ["chaos", *words.split()])
+
+    met = {(plan.workload, plan.broker) for plan in _plans(_arguments())}
+
+    assert len(met) == pairs
 
 
 STANDBY = """
