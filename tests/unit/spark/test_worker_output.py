@@ -174,6 +174,27 @@ def test_a_worker_has_the_levels_of_the_program(tmp_path: Path) -> None:
     followed.close()
 
 
+def test_a_worker_forgets_the_levels_of_a_program_that_it_served_before(tmp_path: Path) -> None:
+    quiet = logging.getLogger("shop.quiet")
+    runs = []
+    for name, level in (("first", logging.ERROR), ("second", logging.NOTSET)):
+        (tmp_path / name).mkdir()
+        quiet.setLevel(level)
+        runs.append(FollowedOutput(tmp_path / name))
+    before, out = logging.root.handlers[:], sys.stdout
+    output = WorkerOutput()
+
+    output.lead_to(str(tmp_path / "first"))
+    first = quiet.level
+    output.lead_to(str(tmp_path / "second"))
+
+    assert (first, quiet.level) == (logging.ERROR, logging.NOTSET)
+    logging.root.handlers[:], sys.stdout = before, out
+    output.close()
+    for followed in runs:
+        followed.close()
+
+
 def test_a_worker_without_the_pipe_of_a_driver_changes_nothing(tmp_path: Path) -> None:
     before, out = logging.root.handlers[:], sys.stdout
     output = WorkerOutput()

@@ -79,6 +79,8 @@ class WorkerOutput:
         self.dropped = 0
         self._lock = threading.RLock()
         self._pipe: int | None = None
+        self._own_levels: dict[str, int] = {}
+        """The levels of the loggers whose levels the driver has set, from before it set them."""
         self.handler = _Handler(self)
         """Sends the records of the root logger."""
 
@@ -96,10 +98,17 @@ class WorkerOutput:
                 return
             if self.handler not in logging.root.handlers:
                 logging.root.addHandler(self.handler)
-            for name, level in levels.items():
-                logging.getLogger(name or None).setLevel(level)
+            self._take_levels(levels)
             if not isinstance(sys.stdout, PrintedLines):
                 sys.stdout = PrintedLines(sys.stdout, self)
+
+    def _take_levels(self, levels: dict[str, int]) -> None:
+        """Set the levels of a driver; those of the driver before it are no longer in force."""
+        for name, level in self._own_levels.items():
+            logging.getLogger(name or None).setLevel(level)
+        self._own_levels = {name: logging.getLogger(name or None).level for name in levels}
+        for name, level in levels.items():
+            logging.getLogger(name or None).setLevel(level)
 
     def close(self) -> None:
         with self._lock:
