@@ -34,6 +34,8 @@ from tests.unique_names import unique
 from tests.waiting import PATIENCE
 
 SESSION_MS = 1_500
+LONG_SESSION_MS = 60_000
+"""For a leader that must stay: a busy machine may hold its heartbeats up."""
 
 LEADER = """
 import sys, time
@@ -68,6 +70,11 @@ class Application:
         )
         self.log = open_log(self.config)
         self.opened: list[Leadership] = []
+
+    def with_long_session(self) -> Application:
+        consumer = {**self.config.consumer, "session.timeout.ms": str(LONG_SESSION_MS)}
+        self.config = self.config.with_settings(consumer=consumer)
+        return self
 
     def leadership(self) -> Leadership:
         self.opened.append(open_leadership(self.config, home_of(self.config)))
@@ -111,7 +118,7 @@ def applications(folder: Path, servers: str | None) -> Iterator[Application]:
 
 
 def test_one_process_leads_and_the_next_follows_when_it_releases(application: Application) -> None:
-    first = application.leadership()
+    first = application.with_long_session().leadership()
     assert first.start_timeout is not None
     assert first.wait(PATIENCE)
     second = application.leadership()
@@ -130,7 +137,7 @@ def test_one_process_leads_and_the_next_follows_when_it_releases(application: Ap
 
 
 def test_a_leader_that_ends_the_application_has_no_successor(application: Application) -> None:
-    first = application.leadership()
+    first = application.with_long_session().leadership()
     assert first.wait(PATIENCE)
     standbys = [application.leadership() for _ in range(2)]
     assert not any(standby.wait(0.3) for standby in standbys)
@@ -168,7 +175,7 @@ def test_processes_that_name_their_consumers_alike_do_not_put_each_other_out(
 ) -> None:
     named = {**on_kafka.config.consumer, "group.instance.id": "one"}
     on_kafka.config = on_kafka.config.with_settings(consumer=named)
-    first = on_kafka.leadership()
+    first = on_kafka.with_long_session().leadership()
     assert first.wait(PATIENCE)
 
     second = on_kafka.leadership()
@@ -179,7 +186,7 @@ def test_processes_that_name_their_consumers_alike_do_not_put_each_other_out(
 
 
 def test_a_new_member_does_not_move_the_leadership(on_kafka: Application) -> None:
-    first = on_kafka.leadership()
+    first = on_kafka.with_long_session().leadership()
     assert first.wait(PATIENCE)
 
     standbys = [on_kafka.leadership() for _ in range(4)]

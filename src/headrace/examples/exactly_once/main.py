@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from typing import Literal
 from msgspec.json import Decoder
 
 from headrace import KafkaStreams, StreamsConfig
-from headrace.brokers import open_log
+from headrace.brokers import TopicLog, open_log
 from headrace.clients import KafkaProducer, TopicPartition
 from headrace.examples.child_settings import settings_file
 from headrace.examples.exactly_once.app import bookings
@@ -129,10 +130,20 @@ def booked(config: StreamsConfig) -> Counter[str]:
     ids: Counter[str] = Counter()
     with closing(open_log(config)) as log:
         partitions = [TopicPartition(topic, each) for each in range(log.partition_count(topic))]
-        for partition, end in log.end_offsets(partitions).items():
+        for partition, end in settled_ends(log, partitions).items():
             for records in log.read(partition, 0, end):
                 ids.update(PAYMENTS.decode(each.value).payment_id for each in records)
     return ids
+
+
+def settled_ends(log: TopicLog, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """Return the ends, once readers see them: a broker confirms a transaction a moment before."""
+    end = time.monotonic() + PATIENCE
+    while (ends := log.end_offsets(partitions)) != log.uncommitted_ends(partitions):
+        if time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    return ends
 
 
 def millis(config: StreamsConfig, size: int, transactional_id: str | None) -> float:

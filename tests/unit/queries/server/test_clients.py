@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,21 @@ from tests.unit.queries.server.served_application import Pair, Person, ServedApp
 def served(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[ServedApplication, QueryServer]]:
-    """An application of this module's own, and its server."""
-    application = ServedApplication(tmp_path_factory.mktemp("clients"))
+    """An application that the tests of this module only read, and its server."""
+    with serving(tmp_path_factory.mktemp("clients")) as both:
+        yield both
+
+
+@pytest.fixture
+def changing(tmp_path: Path) -> Iterator[tuple[ServedApplication, QueryServer]]:
+    """An application that one test writes to, and its server."""
+    with serving(tmp_path) as both:
+        yield both
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[ServedApplication, QueryServer]]:
+    application = ServedApplication(folder)
     fill(application)
     server = QueryServer(StreamsConfig(), "127.0.0.1", 0)
     server.bind()
@@ -50,6 +64,18 @@ def client(served: tuple[ServedApplication, QueryServer]) -> Iterator[QueryClien
 @pytest.fixture
 def typed(served: tuple[ServedApplication, QueryServer]) -> Iterator[QueryClient]:
     with QueryClient(served[1].url, program=served[0]) as client:
+        yield client
+
+
+@pytest.fixture
+def reader(changing: tuple[ServedApplication, QueryServer]) -> Iterator[QueryClient]:
+    with QueryClient(changing[1].url) as plain:
+        yield plain
+
+
+@pytest.fixture
+def watching(changing: tuple[ServedApplication, QueryServer]) -> Iterator[QueryClient]:
+    with QueryClient(changing[1].url, program=changing[0]) as client:
         yield client
 
 
@@ -195,24 +221,24 @@ def test_sql_takes_and_gives_bytes(client: QueryClient) -> None:
 
 
 def test_several_reads_at_one_snapshot_and_own_writes(
-    served: tuple[ServedApplication, QueryServer], client: QueryClient
+    changing: tuple[ServedApplication, QueryServer], reader: QueryClient
 ) -> None:
-    application, _ = served
-    with client.snapshot() as before:
+    application, _ = changing
+    with reader.snapshot() as before:
         assert before.store("counts").get("alice") == 2
         application.write("people", (_long(9), b'{"name":"Cid","age":50}'), at=7)
         application.run()
         assert before.store("people").get(9) is None
         assert before.sql("SELECT count(*) FROM people").rows == [(2,)]
 
-    assert client.snapshot(before.token).store("people").get(9) is None
-    assert client.store("people").get(9) == {"name": "Cid", "age": 50}
+    assert reader.snapshot(before.token).store("people").get(9) is None
+    assert reader.store("people").get(9) == {"name": "Cid", "age": 50}
     record = _last_of(application, "people", 9)
-    with client.snapshot(after=record) as after:
+    with reader.snapshot(after=record) as after:
         assert after.store("people").get(9) == {"name": "Cid", "age": 50}
-    assert client.last_token == after.token
+    assert reader.last_token == after.token
     with pytest.raises(QueryProblemError) as caught:
-        client.snapshot(after=RecordMetadata("elsewhere", 0, 1)).store("people").get(9)
+        reader.snapshot(after=RecordMetadata("elsewhere", 0, 1)).store("people").get(9)
     assert caught.value.code is ProblemCode.NOT_AN_INPUT
 
 
@@ -226,15 +252,15 @@ def _last_of(application: ServedApplication, topic: str, key: int) -> RecordMeta
 
 
 def test_a_watch_has_each_change_and_resumes(
-    served: tuple[ServedApplication, QueryServer], typed: QueryClient
+    changing: tuple[ServedApplication, QueryServer], watching: QueryClient
 ) -> None:
-    application, _ = served
-    typed.store("people").get(7)
-    since = typed.last_token
+    application, _ = changing
+    watching.store("people").get(7)
+    since = watching.last_token
     application.write("people", (_long(20), b'{"name":"Dan","age":1}'), at=8)
     application.run()
 
-    changes = typed.watch("people", since=since)
+    changes = watching.watch("people", since=since)
     first = next(changes)
     assert isinstance(first, StoreChange)
     assert (first.key, first.value) == (20, Person("Dan", 1))
@@ -244,21 +270,21 @@ def test_a_watch_has_each_change_and_resumes(
     assert isinstance(second, StoreChange)
     assert (second.key, second.value) == (20, None)
 
-    again = typed.watch("people", since=first.event_id)
+    again = watching.watch("people", since=first.event_id)
     assert next(again) == second
-    assert isinstance(next(typed.watch("people", since="00000000.1")), StoreReset)
+    assert isinstance(next(watching.watch("people", since="00000000.1")), StoreReset)
 
 
 def test_a_change_of_a_versioned_store_says_from_when_it_is_valid(
-    served: tuple[ServedApplication, QueryServer], typed: QueryClient
+    changing: tuple[ServedApplication, QueryServer], watching: QueryClient
 ) -> None:
-    application, _ = served
-    typed.store("prices").get("tea")
-    since = typed.last_token
+    application, _ = changing
+    watching.store("prices").get("tea")
+    since = watching.last_token
     application.write("prices", (b"coffee", _long(30)), at=9_000)
     application.run()
 
-    change = next(typed.watch("prices", since=since))
+    change = next(watching.watch("prices", since=since))
 
     assert isinstance(change, StoreChange)
     assert (change.key, change.value, change.start, change.end) == ("coffee", 30, 9_000, None)
