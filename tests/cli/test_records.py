@@ -373,3 +373,28 @@ def test_records_are_decoded_with_the_serdes_of_a_program(cli: Cli, folder: Path
     assert counts.data["key"] == {"key": "Grap", "window": {"start": 60000, "end": 120000}}
     assert counts.data["value"] == 3
     assert others.out == "null\t00ff\n"
+
+
+PRICES = """
+from decimal import Decimal
+from msgspec import Struct
+from headrace import StreamsBuilder
+
+class Price(Struct):
+    amount: Decimal
+
+builder = StreamsBuilder()
+builder.stream("prices", key=str, value=Price).to("more-prices")
+topology = builder.build()
+"""
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_amounts_keep_their_digits_and_are_numbers(cli: Cli, folder: Path, output: str) -> None:
+    (folder / "prices.py").write_text(PRICES)
+    cli("produce", "prices", "--key", "k", "--value", '{"amount": 27.00}')
+    cli("produce", "prices", "--key", "k", "--value-type", "string", "--value", '{"amount":0.10}')
+
+    done = cli("consume", "prices", *READ, "-n", "2", "--app", "prices.py", "--output", output)
+
+    assert '{"amount": 0.10}' in done.out

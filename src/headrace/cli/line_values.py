@@ -7,6 +7,7 @@ import binascii
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +15,9 @@ import msgspec
 
 from headrace.serdes.base import Serde
 from headrace.serdes.serdes import Serdes
+
+
+_JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 
 
 class LineValueError(ValueError):
@@ -32,7 +36,7 @@ class LineFormat:
         except Exception as error:  # serdes of users raise anything
             return f"<0x{data.hex()}: {error}>"
         is_text = isinstance(value, str) and self is not LineType.JSON
-        return value if is_text else json.dumps(value, ensure_ascii=False)
+        return value if is_text else json_text(value)
 
     def data_of(self, data: bytes | None) -> Any:
         """Return bytes as JSON has them; those that cannot be decoded in hexadecimal."""
@@ -114,7 +118,15 @@ class SerdeFormat(LineFormat):
     serde: Serde[Any]
 
     def decode(self, data: bytes) -> Any:
-        return msgspec.to_builtins(self.serde.deserialize(data), str_keys=True, enc_hook=_plain)
+        value = self.serde.deserialize(data)
+        return msgspec.to_builtins(value, str_keys=True, builtin_types=[Decimal], enc_hook=_plain)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON in one line; a Decimal is a number with all its digits."""
+    if isinstance(value, float):
+        return json.dumps(value)  # also NaN, for which JSON has no number
+    return msgspec.json.format(_JSON.encode(value), indent=0).decode()
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
+from headrace.cli.line_values import json_text
 from headrace.cli.targets import TargetError
 from headrace.control_characters import escape_controls
 from headrace.errors import (
@@ -122,7 +123,7 @@ class Session:
 
     def show_json(self, value: Any) -> None:
         """Print a value in JSON."""
-        typer.echo(escape_controls(json.dumps(value, ensure_ascii=False, default=str)))
+        typer.echo(escape_controls(json_text(value)))
 
     def did(self, text: str, **facts: Any) -> None:
         """Print the outcome: in words, or the facts in JSON."""
