@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any, Literal
 
 import pytest
 
 from headrace import (
+    AuthorizationError,
     BrokerError,
     ProducerRecord,
     RecordRefusedError,
@@ -18,6 +20,7 @@ from headrace import (
 )
 from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.kafka.producer import KafkaProducerSession
+from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.log import RawRecord
 from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaProducer
@@ -28,6 +31,7 @@ from headrace.runtime.planning.startup import prepare
 from headrace.runtime.program import make_program
 from tests.brokers.appending import assert_holds, record, values
 from tests.brokers.consuming import Named, Settings
+from tests.kafka_broker import RunningBroker
 from tests.unit.runtime.planning import Planning
 from tests.unit.runtime.writing import packed
 
@@ -81,13 +85,58 @@ def test_a_foreseen_refusal_comes_true(log: Broker, named: Named, bad: dict[str,
     assert_holds(log, TopicPartition(name, 0), [] if foreseen else [b"a"])
 
 
-def test_a_compressed_record_is_not_foreseen_to_be_refused(
-    broker_settings: Settings, small: str
+COMPRESSIONS = ["gzip", "snappy", "lz4", "zstd"]
+
+
+def compressing(settings: Settings, compression: str, **others: Any) -> Settings:
+    return {**settings, "producer": {"compression.type": compression}, **others}
+
+
+def half_random(length: int) -> bytes:
+    """Return bytes that a compression shortens, but not by much: the same for each length."""
+    return Random(length).randbytes(length // 2).ljust(length, b"x")
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_refusal_of_a_compressed_record_is_foreseen_exactly(
+    broker_settings: Settings, small: str, compression: str
 ) -> None:
-    log = open_log(StreamsConfig(producer={"compression.type": "gzip"}, **broker_settings))
+    log = open_log(StreamsConfig(**compressing(broker_settings, compression)))
     try:
-        sent = record(small, LARGE)
-        assert bool(log.refusals([sent])) is is_refused(log, sent)
+        lengths = range(LIMIT - 200, 2 * LIMIT, 7)
+        sent = [record(small, half_random(length)) for length in lengths]
+
+        foreseen = [index for index, _ in log.refusals(sent)]
+
+        refused = [index for index, each in enumerate(sent) if is_refused(log, each)]
+        assert foreseen == refused
+        assert 0 < len(refused) < len(sent)
+    finally:
+        log.close()
+
+
+def test_a_refused_record_is_foreseen_in_every_topic_and_beside_those_of_other_reasons(
+    broker_settings: Settings, small: str, named: Named
+) -> None:
+    log = open_log(StreamsConfig(**compressing(broker_settings, "lz4")))
+    tight = named("tight")
+    log.create_topic(tight, settings={"max.message.bytes": str(LIMIT // 2)})
+    try:
+        known = set(log.list_topics())
+        sent = [
+            record(small, half_random(4 * LIMIT)),
+            record(tight, half_random(LIMIT)),
+            record(small, b"early", timestamp=-1),
+            record(small, b"small", partition=1),
+            record(tight, half_random(3 * LIMIT), timestamp=5),
+            record(small, half_random(4 * LIMIT), partition=1),
+        ]
+
+        assert [index for index, _ in log.refusals(sent)] == [0, 1, 2, 4, 5]
+        assert [error.record for _, error in log.refusals(sent)] == [
+            sent[index] for index in (0, 1, 2, 4, 5)
+        ]
+        assert set(log.list_topics()) == known
     finally:
         log.close()
 
@@ -428,3 +477,61 @@ def test_the_dead_letter_names_the_refused_record(
         f"{small!r}, partition 0, was refused"
         in (headers["__streams.errors.message"] or b"").decode()
     )
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_refused_records_of_a_compressed_batch_take_no_transaction_of_their_own(
+    broker_settings: Settings,
+    tmp_path: Path,
+    small: str,
+    named: Named,
+    compression: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = compressing(broker_settings, compression)
+    application = Application(settings, tmp_path, small, named)
+    log = open_log(StreamsConfig(**settings))
+    monkeypatch.setattr(log, "open_producer", lambda _: pytest.fail("A record is probed alone"))
+    refused = [Random(number).randbytes(3 * LIMIT) for number in range(200)]
+    good = [b"%d" % number for number in range(200)]
+    # The embedded log compresses nothing, so only Kafka takes this one.
+    if "bootstrap_servers" in settings:
+        good.append(LARGE)
+    mixed = [value for pair in zip(refused, good, strict=False) for value in pair]
+
+    try:
+        note = application.write(log, outputs(0, small, [*mixed, *good[200:]]))
+
+        assert_holds(log, TopicPartition(small, 0), good)
+        assert_holds(log, TopicPartition(application.dead_letters, 0), refused)
+        assert note.refused == {small: 200}
+    finally:
+        log.close()
+
+
+def test_without_the_right_to_create_topics_refused_compressed_records_are_found_one_by_one(
+    kafka: RunningBroker,
+    tmp_path: Path,
+    named: Named,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = compressing({"bootstrap_servers": kafka.address}, "zstd")
+    log = open_log(StreamsConfig(**settings))
+    small = named("small")
+    log.create_topic(small, partitions=2, settings={"max.message.bytes": str(LIMIT)})
+    application = Application(settings, tmp_path, small, named)
+    refused = [Random(number).randbytes(3 * LIMIT) for number in range(3)]
+
+    def deny(*_: object) -> None:
+        msg = "The broker does not let this client create a topic."
+        raise AuthorizationError(msg)
+
+    monkeypatch.setattr(KafkaTopics, "create", deny)
+    try:
+        assert log.refusals([record(small, refused[0])]) == []
+        note = application.write(log, outputs(0, small, [b"a", *refused, LARGE]))
+
+        assert_holds(log, TopicPartition(small, 0), [b"a", LARGE])
+        assert note.refused == {small: 3}
+    finally:
+        log.close()

@@ -268,6 +268,16 @@ def test_internal_topics_of_an_application_with_a_longer_name_stay(
     assert "app-eu-markers" in log.list_groups()
 
 
+def test_topics_of_records_that_were_tried_go_too(cli: Cli, log: Broker, folder: Path) -> None:
+    ran(log, "app", "orders", folder)
+    log.create_topic("app-0123456789ab-refusal-trial")  # of a process that was killed
+    log.create_topic("app-refusal-trial")
+
+    cli("reset", "app", "--yes")
+
+    assert log.list_topics() == ["app-refusal-trial", "orders"]
+
+
 def test_internal_topics_can_be_named(cli: Cli, log: Broker, folder: Path) -> None:
     ran(log, "app", "orders", folder)
 

@@ -368,7 +368,8 @@ class TopicLog(Protocol):
     def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
         """Return the records that the log is certain to refuse: their indexes, and why.
 
-        Nothing is written. A broker may refuse others that it must see first.
+        Nothing is written to their topics. Kafka may refuse other compressed records, if it lets
+        this client create no topic to try them in.
         """
         ...
 

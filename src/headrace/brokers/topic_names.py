@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from headrace.errors import BrokerError, UnknownTopicError
-from headrace.topology.naming import is_topic_name, leader_name, markers_name, snapshots_name
+from headrace.topology.naming import (
+    TRIAL_SUFFIX,
+    is_topic_name,
+    leader_name,
+    markers_name,
+    snapshots_name,
+)
 
 _NEAR = 0.75
 """How much of two names must be alike: 'numbers' is not near 'customers'."""
@@ -19,6 +25,7 @@ _INTERNAL_ENDINGS = (
     markers_name(""),
     leader_name(""),
     snapshots_name(""),
+    TRIAL_SUFFIX,
 )
 
 

@@ -24,6 +24,7 @@ from headrace.home import ApplicationHome
 from headrace.runtime.checkpoint.layout import LAYOUT_FILE
 from headrace.runtime.leadership import leader_note
 from headrace.topology.naming import (
+    TRIAL_SUFFIX,
     dead_letters_transactional_id,
     leader_name,
     markers_name,
@@ -34,9 +35,10 @@ from headrace.topology.naming import (
 
 _INTERNAL = re.compile(
     r".+(-changelog|-repartition|-subscription-(registration|response)-topic"
-    r"|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic)"
+    r"|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic"
+    rf"|-[0-9a-f]{{12}}{TRIAL_SUFFIX})"
 )
-"""The names that Kafka's tool takes for those of internal topics."""
+"""The names that Kafka's tool takes for those of internal topics, and those of trial topics."""
 _OWN_NAMES = (markers_name, leader_name, queries_name)
 
 

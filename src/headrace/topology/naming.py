@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 REPARTITION_SUFFIX = "-repartition"
+TRIAL_SUFFIX = "-refusal-trial"
 STORE_INFIX = "STATE-STORE-"
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -69,3 +70,8 @@ def snapshots_name(application_id: str) -> str:
 def changelog_topic(application_id: str, store: str) -> str:
     """Return the name of the changelog topic of a store."""
     return f"{application_id}-{store}-changelog"
+
+
+def trial_topic(application_id: str, trial: str) -> str:
+    """Return the name of a topic that shows which records a broker refuses, and is then deleted."""
+    return f"{application_id}-{trial}{TRIAL_SUFFIX}"

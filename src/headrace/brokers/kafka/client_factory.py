@@ -49,6 +49,11 @@ class ClientFactory:
         self._config = config
 
     @property
+    def application_id(self) -> str | None:
+        """The application whose clients these are."""
+        return self._config.application_id
+
+    @property
     def batch_bytes(self) -> int:
         """The configured or default size of a producer's batches."""
         settings = self._config.client_settings("producer")

@@ -119,7 +119,7 @@ class KafkaLog:
         return self._writer.append(records)
 
     def refusals(self, records: Iterable[RawRecord], /) -> list[tuple[int, RecordRefusedError]]:
-        return refusals(self._topics, self._client_factory.producer_settings, records)
+        return refusals(self._writer, records)
 
     def transaction(
         self, transactional_id: str, /, *, timeout_ms: int | None = None, size: int = 0
