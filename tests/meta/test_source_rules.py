@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
+from headrace.state.store_types.base import StoreKind
 from tests.meta.repository import (
+    PACKAGE,
     PAGES,
     ROOT,
     calls_of,
@@ -50,6 +53,10 @@ LATE_IMPORTS = {
     "src/headrace/queries/server/routes/arrow_rows.py": "keeps pyarrow optional",
     "src/headrace/testing/pytest_plugin.py": "every pytest session loads it",
 }
+
+
+KINDS = {*get_args(StoreKind), "timestamped"}
+"""The names of the kinds of stores, and how some begin."""
 
 
 def test_nothing_is_pickled_and_no_data_becomes_code() -> None:
@@ -95,6 +102,31 @@ def test_only_the_opening_of_a_log_asks_whether_servers_are_set() -> None:
     ]
 
 
+def test_only_the_types_of_stores_compare_the_kind_of_a_store() -> None:
+    own = PACKAGE / "state" / "store_types"
+
+    comparisons = [
+        f"{name_of(path)}:{line} {text}"
+        for path in package_files()
+        if own not in path.parents
+        for line, text in _comparisons_of_kinds(syntax_of(path))
+    ]
+
+    assert comparisons == []
+
+
+def test_a_comparison_of_kinds_is_found() -> None:
+    tree = ast.parse(
+        "if kind == 'session' or 'window' in kind: pass\n"
+        "if kind.startswith('timestamped') or kind in ('lru_map', OTHER): pass\n"
+        "match kind:\n"
+        "    case 'versioned_key_value': pass\n"
+        "if options.kind == 'join' or name in ('a', 'b'): pass\n"
+    )
+
+    assert [line for line, _ in _comparisons_of_kinds(tree)] == [1, 1, 2, 2, 4]
+
+
 def test_every_module_says_what_is_inside() -> None:
     silent = [name_of(path) for path in package_files() if not ast.get_docstring(syntax_of(path))]
 
@@ -136,6 +168,28 @@ def test_a_reminder_has_an_issue_number() -> None:
     }
 
     assert reminders == {}
+
+
+def _comparisons_of_kinds(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the line and the text of each comparison with the name of a kind of store."""
+    found = []
+    for node in ast.walk(tree):
+        compared: Sequence[ast.expr] = ()
+        if isinstance(node, ast.Compare):
+            compared = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            compared = [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            compared = node.args if node.func.attr in ("startswith", "endswith") else ()
+        if any(map(_names_a_kind, compared)):
+            found.append((compared[0].lineno, ast.unparse(node)))
+    return sorted(found)
+
+
+def _names_a_kind(compared: ast.expr) -> bool:
+    members = compared.elts if isinstance(compared, ast.Tuple | ast.List | ast.Set) else [compared]
+    values = {each.value for each in members if isinstance(each, ast.Constant)}
+    return not values.isdisjoint(KINDS)
 
 
 def _may_import_late(path: Path) -> bool:

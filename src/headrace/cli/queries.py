@@ -11,15 +11,9 @@ import typer
 from headrace.cli.asking import ApplicationName, InstanceOptions
 from headrace.cli.session import NotFoundError, Session, with_options
 from headrace.cli.settings import BrokerOptions, timestamp_of_flag
-from headrace.cli.store_rows import (
-    POINTS,
-    VERSIONED,
-    ReadOptions,
-    check_flags,
-    rows_of,
-    text_of,
-)
+from headrace.cli.store_rows import ReadOptions, check_flags, rows_of, text_of
 from headrace.errors import ConfigError
+from headrace.state.store_types.lookup import logged_type_named
 
 if TYPE_CHECKING:
     from headrace.queries.client.client import QueryClient, SnapshotReads
@@ -42,7 +36,7 @@ def query(
         msg = "Name a store, or give `--sql`."
         raise ConfigError(msg)
     if read.watch or read.sql is not None:
-        check_flags(read, "", key)
+        check_flags(read, None, key)
     with instance.client(application, broker) as client:
         if read.watch and store is not None:
             _print_changes(session, client.watch(store, key=key, prefix=read.prefix))
@@ -67,22 +61,22 @@ def _read_store(
     read: ReadOptions,
 ) -> None:
     kinds = {each["name"]: each["kind"] for each in client.stores(counted=False)}
-    kind = kinds.get(store, "")
-    check_flags(read, kind, key)
-    if key is not None and kind in POINTS:
+    store_type = logged_type_named(kinds[store]) if store in kinds else None
+    check_flags(read, store_type, key)
+    if key is not None and store_type is not None and not store_type.has_windows:
         as_of = None if read.as_of is None else timestamp_of_flag(read.as_of, "--as-of")
         value = reads.store(store).get(key, as_of)
         if value is None:
             msg = f"Store {store!r} has no key {key!r}."
             raise NotFoundError(msg)
-        if kind == VERSIONED:
+        if store_type.is_versioned:
             session.show_one({"value": value.value, "valid_from": value.timestamp})
         elif session.is_json:
             session.show_json(value)
         else:
             typer.echo(text_of(value))
         return
-    rows = islice(rows_of(reads.store(store), kind, key, read), read.limit + 1)
+    rows = islice(rows_of(reads.store(store), store_type, key, read), read.limit + 1)
     found = [*rows]
     session.show(found[: read.limit], empty=f"Store {store!r} has no such entry.")
     if len(found) > read.limit:

@@ -13,6 +13,7 @@ import typer
 from headrace.cli.session import Row
 from headrace.cli.settings import timestamp_of_flag
 from headrace.errors import ConfigError
+from headrace.state.store_types.base import LoggedStoreType
 
 _option = partial(typer.Option, rich_help_panel="What to read")
 
@@ -46,20 +47,19 @@ class ReadOptions:
     ] = False
 
 
-VERSIONED = "versioned_key_value"
-POINTS = ("key_value", "timestamped_key_value", VERSIONED, "lru_map")
-"""The kinds of stores that have one value per key."""
 _LAST = 2**63 - 1
 _RANGE = {"--from", "--to", "--reverse"}
 _TIMES = {"--since", "--until"}
 
 
-def check_flags(read: ReadOptions, kind: str, key: str | None) -> None:
+def check_flags(
+    read: ReadOptions, store_type: type[LoggedStoreType] | None, key: str | None
+) -> None:
     """Refuse flags that the read does not use.
 
     Args:
         read: The flags.
-        kind: The kind of the store; empty if the application has no such store.
+        store_type: The type of the store; None if the application has no such store.
         key: The key that is read.
 
     Raises:
@@ -81,14 +81,16 @@ def check_flags(read: ReadOptions, kind: str, key: str | None) -> None:
         )
         if value is not None
     }
-    what, allowed = _allowed(read, kind, key)
+    what, allowed = _allowed(read, store_type, key)
     unused = sorted(given - allowed)
     if unused:
         msg = f"{what} does not use {', '.join(f'`{each}`' for each in unused)}. Leave it out."
         raise ConfigError(msg)
 
 
-def _allowed(read: ReadOptions, kind: str, key: str | None) -> tuple[str, set[str]]:
+def _allowed(
+    read: ReadOptions, store_type: type[LoggedStoreType] | None, key: str | None
+) -> tuple[str, set[str]]:
     """Return what is read, and the flags that it uses."""
     if read.sql is not None:
         return "`--sql`", {"--sql", "--snapshot"}
@@ -96,53 +98,60 @@ def _allowed(read: ReadOptions, kind: str, key: str | None) -> tuple[str, set[st
         prefix = {"--prefix"} if key is None else set()
         return "`--watch`", {"--watch"} | prefix
     pinned = {"--snapshot"}
-    if kind == "session" and key is None:
-        return "A read of all sessions", pinned | _RANGE
-    if kind == "session" or "window" in kind:
+    if store_type is not None and store_type.has_windows:
+        if store_type.has_sessions and key is None:
+            return "A read of all sessions", pinned | _RANGE
         of_keys = _RANGE if key is None else {"--reverse"}
-        return f"A read of a {kind} store", pinned | _TIMES | of_keys
+        return f"A read of a {store_type.kind} store", pinned | _TIMES | of_keys
     if key is not None:
-        as_of = {"--as-of"} if kind in (VERSIONED, "") else set()
+        as_of = {"--as-of"} if store_type is None or store_type.is_versioned else set()
         return "A read of one key", pinned | as_of
     if read.prefix is not None:
         return "A read with `--prefix`", pinned | {"--prefix"}
     return "A read of several keys", pinned | _RANGE
 
 
-def rows_of(found: Any, kind: str, key: str | None, read: ReadOptions) -> Iterator[Row]:
+def rows_of(
+    found: Any, store_type: type[LoggedStoreType] | None, key: str | None, read: ReadOptions
+) -> Iterator[Row]:
     """Yield the rows of a list of entries, windows or sessions.
 
     Args:
         found: The store.
-        kind: Its kind.
+        store_type: Its type; None if the application has no such store.
         key: The one key that is read; None: several.
         read: Flags that `check_flags` has passed.
     """
     start = 0 if read.since is None else timestamp_of_flag(read.since, "--since")
     end = _LAST if read.until is None else timestamp_of_flag(read.until, "--until")
-    if "window" in kind and key is not None:
+    if store_type is None or not store_type.has_windows:
+        is_versioned = store_type is not None and store_type.is_versioned
+        for each, value in _entries(found, read):
+            shown = value.value if is_versioned and hasattr(value, "value") else value
+            yield {"key": text_of(each), "value": text_of(shown)}
+    elif key is not None and not store_type.has_sessions:
         fetch = found.backward_fetch if read.reverse else found.fetch
         for at, value in fetch(key, start, end):
             yield {"key": key, "start": at, "value": text_of(value)}
-    elif "window" in kind or kind == "session":
-        for windowed, value in _windowed(found, kind, key, (start, end), read):
+    else:
+        for windowed, value in _windowed(found, store_type, key, (start, end), read):
             window = windowed.window
             row = {"key": text_of(windowed.key), "start": window.start, "end": window.end}
             yield {**row, "value": text_of(value)}
-    else:
-        for each, value in _entries(found, read):
-            shown = value.value if kind == VERSIONED and hasattr(value, "value") else value
-            yield {"key": text_of(each), "value": text_of(shown)}
 
 
 def _windowed(
-    found: Any, kind: str, key: str | None, times: tuple[int, int], read: ReadOptions
+    found: Any,
+    store_type: type[LoggedStoreType],
+    key: str | None,
+    times: tuple[int, int],
+    read: ReadOptions,
 ) -> Iterator[tuple[Any, Any]]:
     if key is not None:
         fetch = found.backward_find_sessions if read.reverse else found.find_sessions
         return fetch(key, *times)  # type: ignore[no-any-return]
     fetch = found.backward_fetch_range if read.reverse else found.fetch_range
-    of_windows = () if kind == "session" else times
+    of_windows = () if store_type.has_sessions else times
     return fetch(read.first, read.last, *of_windows)  # type: ignore[no-any-return]
 
 

@@ -13,7 +13,8 @@ from headrace.processors.operation import TableOperation
 from headrace.serdes.base import Serde, SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import SerdeSlot, lost
-from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import StoreKind
 from headrace.topology.nodes import ProcessorNode
 
 if TYPE_CHECKING:

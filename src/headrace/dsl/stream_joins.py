@@ -30,7 +30,7 @@ from headrace.serdes.deduce import return_serde
 from headrace.serdes.slots import SerdeSlot
 from headrace.state.join_stores import LEFT, RIGHT
 from headrace.state.names import checked_name
-from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.state.specs import StoreBuilder
 from headrace.state.store_types.lookup import type_of
 from headrace.topology.graph import StreamJoin
 from headrace.topology.nodes import ProcessorNode
@@ -310,10 +310,10 @@ def _add_stores(
         )
         raise TopologyError(msg)
 
-    def add(name: str, kind: StoreKind, value: SerdeSlot, other: SerdeSlot | None = None) -> None:
+    def add(name: str, value: SerdeSlot, other: SerdeSlot | None = None) -> None:
         store: StoreBuilder[Any] = StoreBuilder(
             name=name,
-            kind=kind,
+            kind="window" if other is None else "unmatched",
             key=_known(left.key_slot, right.key_slot),
             value=value,
             other_value=other,
@@ -321,16 +321,16 @@ def _add_stores(
             logging=options.logging,
             retention_ms=windows.retention_ms,
             size_ms=windows.size_ms,
-            retain_duplicates=kind == "window",
+            retain_duplicates=other is None,
             generated_name=options.store_name is None,
             joins=True,
         )
         left.graph.add_store(store)
 
-    add(names.this_store, "window", left.value_slot)
-    add(names.other_store, "window", right.value_slot)
+    add(names.this_store, left.value_slot)
+    add(names.other_store, right.value_slot)
     if options.kind != "join":
-        add(names.unmatched, "unmatched", left.value_slot, right.value_slot)
+        add(names.unmatched, left.value_slot, right.value_slot)
 
 
 def _add_sides(

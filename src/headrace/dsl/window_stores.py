@@ -10,7 +10,8 @@ from headrace.dsl.options import Materialized
 from headrace.errors import TopologyError
 from headrace.serdes.slots import SerdeSlot
 from headrace.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
-from headrace.state.specs import StoreBuilder, StoreKind
+from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import StoreKind
 from headrace.windows.join_windows import JoinWindows
 from headrace.windows.session_windows import SessionWindows
 from headrace.windows.sliding_windows import SlidingWindows

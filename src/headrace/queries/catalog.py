@@ -16,8 +16,8 @@ from headrace.serdes.base import Serde
 from headrace.serdes.partitioner import remembered_partition
 from headrace.serdes.primitives import BytesSerde
 from headrace.serdes.slots import SerdeSlot
-from headrace.state.specs import StoreBuilder, StoreKind
-from headrace.state.store_types.base import LoggedStoreType
+from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import LoggedStoreType, StoreKind
 from headrace.state.store_types.lookup import bound_to, logged_type_of
 from headrace.topology.naming import internal_topic, snapshots_name
 from headrace.topology.nodes import ProcessorNode, SinkNode

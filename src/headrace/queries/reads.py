@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from headrace.state.store_types.base import LoggedStoreType
+
 
 class GetKey(msgspec.Struct, frozen=True, tag="get"):
     """The value of one key, of a key-value or versioned store."""
@@ -87,11 +89,11 @@ def key_of(operation: Operation) -> bytes | None:
             return None
 
 
-def whole_read(kind: str) -> Operation:
-    """Return the read of everything that a store of a kind has; of a versioned one the latest."""
-    if "window" in kind:
-        return FetchWindows()
-    return FetchSessions() if kind == "session" else ScanKeys()
+def whole_read(store_type: LoggedStoreType) -> Operation:
+    """Return the read of everything that a store has; of a versioned one the latest."""
+    if store_type.has_sessions:
+        return FetchSessions()
+    return FetchWindows() if store_type.has_windows else ScanKeys()
 
 
 class Row(NamedTuple):

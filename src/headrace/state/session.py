@@ -20,7 +20,6 @@ class SessionEntries(WindowedReads[K, V]):
     `find` and `scan_ends` return what is stored. `value_of` decodes a new copy at each call.
     """
 
-    family = "session"
     caching = False
 
     def __init__(self, name: str, key: Serde[K], value: Serde[V], entries: ExpiringEntries) -> None:

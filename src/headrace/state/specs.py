@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headrace.durations import Duration, duration_ms
 from headrace.errors import TopologyError
@@ -13,25 +13,11 @@ from headrace.serdes.base import SerdeLike
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.slots import Fill, SerdeSlot
 from headrace.state.names import checked_name
+from headrace.state.store_types.base import StoreKind
 from headrace.state.store_types.lookup import type_of
 from headrace.state.stores import KeyValueStore, SessionStore, VersionedKeyValueStore, WindowStore
 
 S = TypeVar("S")
-
-StoreKind: TypeAlias = Literal[
-    "key_value",
-    "timestamped_key_value",
-    "window",
-    "timestamped_window",
-    "session",
-    "versioned_key_value",
-    "lru_map",
-    "suppress_buffer",
-    "join_buffer",
-    "unmatched",
-    "subscription",
-]
-"""The kind of a store. The last four serve one operation each and are not public."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,6 @@ class Versioned(Generic[K, V]):
     """
 
     caching = False
-    family = "versioned"
     persistent = True
 
     def __init__(

@@ -87,7 +87,6 @@ class WindowEntries(WindowReads[K, V]):
     of several keys are by time, not by key.
     """
 
-    family = "window"
     caching = False
 
     def __init__(

@@ -31,8 +31,12 @@ from headrace.records import (
 from headrace.serdes.base import Serde, SerdeLike, serde_for_topic
 from headrace.serdes.deduce import serde_for
 from headrace.serdes.partitioner import partition_for_key
+from headrace.state.key_value import BaseKeyValue
 from headrace.state.maps import MemoryStores
+from headrace.state.session import SessionEntries
 from headrace.state.specs import StoreBuilder
+from headrace.state.versioned import Versioned
+from headrace.state.window import WindowEntries
 from headrace.testing.metrics import task_metrics
 from headrace.testing.stores import driver_store, plain_values, timestamped
 from headrace.testing.topics import TestInputTopic, TestOutputTopic
@@ -243,27 +247,27 @@ class TopologyTestDriver:
 
     def get_key_value_store(self, name: str) -> Any:
         """Return a key-value store of plain values; None if there is none of that name."""
-        return plain_values(self.get_state_store(name), "key_value")
+        return plain_values(self.get_state_store(name), BaseKeyValue)
 
     def get_timestamped_key_value_store(self, name: str) -> Any:
         """Return a key-value store with timestamps; None if there is none of that name."""
-        return timestamped(self.get_state_store(name), "key_value")
+        return timestamped(self.get_state_store(name), BaseKeyValue)
 
     def get_window_store(self, name: str) -> Any:
         """Return a window store of plain values; None if there is none of that name."""
-        return plain_values(self.get_state_store(name), "window")
+        return plain_values(self.get_state_store(name), WindowEntries)
 
     def get_timestamped_window_store(self, name: str) -> Any:
         """Return a window store with timestamps; None if there is none of that name."""
-        return timestamped(self.get_state_store(name), "window")
+        return timestamped(self.get_state_store(name), WindowEntries)
 
     def get_session_store(self, name: str) -> Any:
         """Return a session store; None if there is none of that name."""
-        return plain_values(self.get_state_store(name), "session")
+        return plain_values(self.get_state_store(name), SessionEntries)
 
     def get_versioned_key_value_store(self, name: str) -> Any:
         """Return a versioned store; None if there is none of that name."""
-        return plain_values(self.get_state_store(name), "versioned")
+        return plain_values(self.get_state_store(name), Versioned)
 
     def get_all_state_stores(self) -> dict[str, Any]:
         """Return every store as it was built, by name, global ones included."""

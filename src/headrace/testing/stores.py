@@ -73,12 +73,12 @@ class PartitionedStore:
         return self.partitions[partition_for_key(encoded, len(self.partitions))]
 
 
-def plain_values(store: Any, family: str) -> Any:
-    """Return a store of one family with plain values; None if it is of another."""
+def plain_values(store: Any, store_class: type[Any]) -> Any:
+    """Return a store of one class with plain values; None if it is of another."""
     if isinstance(store, PartitionedStore):
-        plain = [plain_values(each, family) for each in store.partitions]
+        plain = [plain_values(each, store_class) for each in store.partitions]
         return None if plain[0] is None else PartitionedStore(store.name, plain)
-    if family_of(store) != family:
+    if not isinstance(store, store_class):
         return None
     if isinstance(store, TimestampedKeyValue):
         return PlainValues(store)
@@ -86,17 +86,9 @@ def plain_values(store: Any, family: str) -> Any:
     return store if as_plain is None else as_plain()
 
 
-def timestamped(store: Any, family: str) -> Any:
-    """Return a store of one family with timestamps; None if it is of another, or has none."""
+def timestamped(store: Any, store_class: type[Any]) -> Any:
+    """Return a store of one class with timestamps; None if it is of another, or has none."""
     first = store.partitions[0] if isinstance(store, PartitionedStore) else store
-    if family_of(first) != family or isinstance(first, KeyValue):
+    if not isinstance(first, store_class) or isinstance(first, KeyValue):
         return None
     return store if getattr(first, "timestamped", isinstance(first, BaseKeyValue)) else None
-
-
-def family_of(store: Any) -> str | None:
-    """Return which family of stores a store belongs to; None for no store."""
-    if isinstance(store, BaseKeyValue):
-        return "key_value"
-    family: str | None = getattr(store, "family", None)
-    return family

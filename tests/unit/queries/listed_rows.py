@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.reads import (
     FetchSessions,
     FetchWindows,
@@ -16,25 +17,20 @@ from headrace.queries.reads import (
     ScanKeys,
     batches_of,
 )
-from headrace.serdes import Serde
 from headrace.serdes.deduce import serde_for
-from headrace.state.specs import StoreKind
+from headrace.serdes.slots import SerdeSlot
+from headrace.state.specs import StoreBuilder
+from headrace.state.store_types.base import StoreKind
 
 
-@dataclass(frozen=True)
-class ListedStore:
-    name: str
-    kind: StoreKind
-    key: Serde[Any]
-    value: Serde[Any]
-
-
-def listed_store(name: str, key: Any, value: Any, kind: StoreKind = "key_value") -> ListedStore:
-    return ListedStore(name, kind, serde_for(key), serde_for(value))
+def listed_store(name: str, key: Any, value: Any, kind: StoreKind = "key_value") -> QueryableStore:
+    slots = SerdeSlot("key", serde_for(key)), SerdeSlot("value", serde_for(value))
+    builder: StoreBuilder[Any] = StoreBuilder(name=name, kind=kind, key=slots[0], value=slots[1])
+    return QueryableStore(name, f"{name}-changelog", "0", is_global=False, builder=builder)
 
 
 def row(
-    store: ListedStore,
+    store: QueryableStore,
     key: Any,
     value: Any,
     *,

@@ -16,11 +16,12 @@ import pytest
 from google.protobuf.type_pb2 import EnumValue
 from msgspec import Struct
 
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import Row
 from headrace.queries.tables.arrow_tables import ArrowStream, arrow_table
 from headrace.serdes import JsonSerde, Serdes
-from tests.unit.queries.listed_rows import ListedStore, listed_store, row
+from tests.unit.queries.listed_rows import listed_store, row
 
 
 class Kind(Enum):
@@ -107,7 +108,7 @@ class Model(pydantic.BaseModel):
     note: str | None = pydantic.Field(default=None, alias="theNote")
 
 
-def _table(store: ListedStore, *values: Any, **times: int) -> pa.Table:
+def _table(store: QueryableStore, *values: Any, **times: int) -> pa.Table:
     rows = [row(store, f"k{index}", value, **times) for index, value in enumerate(values)]
     return arrow_table(store, rows)
 
@@ -149,12 +150,12 @@ def test_every_type_of_field_becomes_a_typed_column() -> None:
 
 
 def test_a_column_has_the_name_that_it_has_in_json() -> None:
-    orders = ListedStore("s", "key_value", Serdes.string(), JsonSerde(Order, rename="camel"))
+    orders = listed_store("s", str, JsonSerde(Order, rename="camel"))
     table = _table(orders, Order(1.5, "a", []))
     assert table.column_names == ["key", "unitPrice", "key_", "parts"]
     assert table.to_pylist() == [{"key": "k0", "unitPrice": 1.5, "key_": "a", "parts": "[]"}]
 
-    boxes = ListedStore("s", "key_value", Serdes.string(), JsonSerde(Box, rename="camel"))
+    boxes = listed_store("s", str, JsonSerde(Box, rename="camel"))
     table = _table(boxes, Box({"part_name": "x"}))
     assert table.to_pylist() == [{"key": "k0", "mainPart": {"partName": "x"}}]
 

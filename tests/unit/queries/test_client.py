@@ -13,6 +13,7 @@ import pytest
 from msgspec import Struct
 
 from headrace import StreamsBuilder
+from headrace.errors import StateStoreError
 from headrace.queries.client import AsyncQueryClient, QueryClient, StoreChange, StoreReset
 from headrace.queries.local.positions import Position
 from headrace.queries.problems import ProblemCode, QueryProblemError
@@ -26,6 +27,7 @@ STORES = {
     "clicks": "timestamped_window",
     "visits": "session",
     "prices": "versioned_key_value",
+    "rings": "ring_of_a_later_version",
 }
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -482,6 +484,13 @@ def test_a_watch_of_unknown_events_is_a_problem() -> None:
     assert _params(instance.last) == {"key": "a"}
 
 
+def test_a_kind_of_store_of_a_later_version_is_named() -> None:
+    store = _client(Instance()).store("rings")
+
+    with pytest.raises(StateStoreError, match="has no 'ring_of_a_later_version' stores"):
+        [*store.all()]
+
+
 def test_a_watch_ends_if_no_instance_answers() -> None:
     instance = Instance(httpx.ConnectError("gone"))
 
@@ -517,7 +526,7 @@ def test_the_asynchronous_client_gives_the_same_answers() -> None:
                 assert await view.sql("SELECT 1 AS n") == (("n",), [(1,)])
                 assert view.token == TOKEN
             assert await client.metadata() == [{"shard": "0/1"}]
-            assert len(await client.stores()) == 4
+            assert len(await client.stores()) == len(STORES)
 
     asyncio.run(talk())
 

@@ -12,7 +12,7 @@ from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import FetchSessions, FetchWindows, GetKey, ScanKeys
 from headrace.queries.sql import SqlEngine, SqlParameters, engine
 from headrace.queries.sql.tables import HeavyStatementError
-from tests.unit.queries.listed_rows import ListedRows, ListedStore, listed_store, row
+from tests.unit.queries.listed_rows import ListedRows, listed_store, row
 
 
 class Revenue(Struct):
@@ -337,7 +337,7 @@ def test_names_that_differ_in_case_only_get_an_underscore() -> None:
 
 def test_a_name_is_never_sql() -> None:
     name = 'x"; DROP TABLE y; --'
-    store = ListedStore(name, "key_value", COUNTS.key, COUNTS.value)
+    store = listed_store(name, str, int)
     rows = ListedRows({name: [row(store, "a", 1)]})
 
     found = SqlEngine([store]).run('SELECT * FROM "x""; DROP TABLE y; --"', None, rows.open)

@@ -13,10 +13,11 @@ import pydantic
 from google.protobuf.type_pb2 import EnumValue
 from msgspec import Struct
 
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.reads import Row
 from headrace.queries.sql import SqlEngine
-from headrace.serdes import AvroSerde, JsonSerde, Serdes
-from tests.unit.queries.listed_rows import ListedRows, ListedStore, listed_store, row
+from headrace.serdes import AvroSerde, JsonSerde
+from tests.unit.queries.listed_rows import ListedRows, listed_store, row
 
 
 class Kind(Enum):
@@ -77,13 +78,13 @@ class Model(pydantic.BaseModel):
     note: str | None = pydantic.Field(default=None, alias="theNote")
 
 
-def _all(store: ListedStore, *values: Any, where: str = "") -> tuple[tuple[str, ...], list[Any]]:
+def _all(store: QueryableStore, *values: Any, where: str = "") -> tuple[tuple[str, ...], list[Any]]:
     rows = [row(store, f"k{index}", value) for index, value in enumerate(values)]
     return _all_rows(store, rows, where)
 
 
 def _all_rows(
-    store: ListedStore, rows: list[Row], where: str = ""
+    store: QueryableStore, rows: list[Row], where: str = ""
 ) -> tuple[tuple[str, ...], list[Any]]:
     source = ListedRows({store.name: rows})
     return SqlEngine([store]).run(f"SELECT * FROM {store.name} {where}", None, source.open)
@@ -117,7 +118,7 @@ def test_a_field_whose_name_is_taken_gets_an_underscore() -> None:
     assert columns == ("key", "value", "key_", "Value_")
     assert rows == [("k0", '{"Value":3,"key":"a"}', "a", 3)]
 
-    store = ListedStore("s", "key_value", Serdes.string(), JsonSerde(Order, rename="camel"))
+    store = listed_store("s", str, JsonSerde(Order, rename="camel"))
     columns, rows = _all(store, Order(1.5, "b"))
     assert columns[2:] == ("unitPrice", "Key_")
     assert rows[0][2:] == (1.5, "b")
@@ -134,7 +135,7 @@ def test_models_records_and_messages_have_fields() -> None:
         {"name": "u", "type": ["int", "string"]},
     ]
     avro = AvroSerde({"type": "record", "name": "r", "fields": fields})
-    store = ListedStore("s", "key_value", Serdes.string(), avro)
+    store = listed_store("s", str, avro)
     columns, rows = _all(store, {"n": 2**40, "s": None, "m": {"a": 1}, "u": "x"})
     assert (columns[2:], rows[0][2:]) == (("n", "s", "m", "u"), (2**40, None, '{"a":1}', "x"))
 
@@ -145,7 +146,7 @@ def test_models_records_and_messages_have_fields() -> None:
 
 def test_typed_avro_has_the_fields_of_its_type() -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "long"}]}
-    store = ListedStore("s", "key_value", Serdes.string(), AvroSerde(schema, Inner))
+    store = listed_store("s", str, AvroSerde(schema, Inner))
 
     assert _all(store, Inner(4)) == (("key", "value", "x"), [("k0", '{"x":4}', 4)])
 

@@ -7,8 +7,7 @@ from typing import get_args
 
 import pytest
 
-from headrace.state.specs import StoreKind
-from headrace.state.store_types.base import ChangelogRecord
+from headrace.state.store_types.base import ChangelogRecord, StoreKind
 from headrace.state.store_types.lookup import type_of
 from tests.unit.state.written_stores import CASES, KEYS, PLAIN, Written, compacted, written
 

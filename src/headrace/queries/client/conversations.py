@@ -30,6 +30,8 @@ from headrace.queries.tables.sql_values import (
     sql_from_json,
 )
 from headrace.queries.tokens import parse_token
+from headrace.state.store_types.base import LoggedStoreType
+from headrace.state.store_types.lookup import logged_type_named
 
 ReadRow: TypeAlias = Callable[[Mapping[str, Any], StoreEncoding], Any]
 """Returns what the caller gets for a row of a list."""
@@ -197,14 +199,15 @@ class Conversations:
             own |= {"cursor": document["next"], "limit": str(LATER_PAGES)}
             of_page = None
 
-    def kind(self, store: str) -> Conversation[str]:
-        """Return the kind of a store.
+    def store_type(self, store: str) -> Conversation[type[LoggedStoreType]]:
+        """Return the type of a store.
 
         Raises:
             QueryProblemError: There is no such store.
+            StateStoreError: A newer instance has a kind of store that this version has not.
         """
         if self._catalog is not None:
-            return self._catalog.store(store).kind
+            return type(self._catalog.store(store).type)
         if store not in self._kinds:
             reply = yield from self.call(None, "/v1/stores", {"counted": "false"})
             document = msgspec.json.decode(reply.body)
@@ -212,7 +215,7 @@ class Conversations:
         if store not in self._kinds:
             msg = f"The application has no queryable store {store!r}. It has {sorted(self._kinds)}."
             raise QueryProblemError(ProblemCode.UNKNOWN_STORE, msg)
-        return self._kinds[store]
+        return logged_type_named(self._kinds[store])
 
     def documents(self, path: str, params: Mapping[str, str]) -> Conversation[list[Any]]:
         """Return the items of a list that is about the application, not about a snapshot."""
@@ -240,7 +243,7 @@ class Conversations:
 
     def arrow(self, bound: Bound, store: str) -> Conversation[Any]:
         """Return all rows of a store as an Arrow table."""
-        route = yield from self.kind_route(store)
+        route = yield from self.rows_route(store)
         reply = yield from self.call(bound, f"{store_path(store)}/{route}", {}, accept=ARROW_TYPE)
         # Imported by those who use it only.
         import pyarrow as pa
@@ -248,12 +251,12 @@ class Conversations:
         with pa.ipc.open_stream(reply.body) as reader:
             return reader.read_all()
 
-    def kind_route(self, store: str) -> Conversation[str]:
+    def rows_route(self, store: str) -> Conversation[str]:
         """Return the route of all rows of a store."""
-        kind = yield from self.kind(store)
-        if "window" in kind:
-            return "windows"
-        return "sessions" if kind == "session" else "entries"
+        store_type = yield from self.store_type(store)
+        if store_type.has_sessions:
+            return "sessions"
+        return "windows" if store_type.has_windows else "entries"
 
 
 def _json_params(params: SqlParameters) -> Any:

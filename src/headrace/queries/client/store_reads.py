@@ -70,8 +70,8 @@ class StoreReads(Generic[One, Many]):
         if found is None:
             return None
         value, reply = found
-        kind = yield from self._client.kind(self.name)
-        if kind != "versioned_key_value" and not self._is_timestamped:
+        store_type = yield from self._client.store_type(self.name)
+        if not (store_type.is_versioned or self._is_timestamped):
             return value
         made = ValueAndTimestamp if self._is_timestamped else VersionedRecord
         return made(value, int(reply.headers[TIMESTAMP_HEADER.lower()]))
@@ -110,7 +110,7 @@ class StoreReads(Generic[One, Many]):
         return self._many(self._all("desc"))
 
     def _all(self, order: str) -> Conversation[None]:
-        route = yield from self._client.kind_route(self.name)
+        route = yield from self._client.rows_route(self.name)
         read = _entry if route == "entries" else _windowed
         yield from self._rows(route, {"order": order}, read)
 
@@ -119,8 +119,9 @@ class StoreReads(Generic[One, Many]):
         return self._one(self._entry_count())
 
     def _entry_count(self) -> Conversation[int]:
-        kind = yield from self._client.kind(self.name)
-        if "key_value" not in kind and kind != "lru_map":
+        store_type = yield from self._client.store_type(self.name)
+        if store_type.has_windows:
+            kind = store_type.kind
             msg = f"Store {self.name!r} is of kind {kind}, which does not count its entries."
             raise QueryProblemError(ProblemCode.WRONG_STORE_KIND, msg)
         table = self.name.replace('"', '""')
@@ -207,7 +208,7 @@ class StoreReads(Generic[One, Many]):
             params["from_key"] = self._text(first)
         if last is not None:
             params["to_key"] = self._text(last)
-        route = yield from self._client.kind_route(self.name)
+        route = yield from self._client.rows_route(self.name)
         if route != "sessions":
             params |= _times(start, end)
         yield from self._rows(route, params, _windowed)
@@ -273,10 +274,10 @@ class StoreReads(Generic[One, Many]):
     def _check_timestamps(self) -> Conversation[None]:
         if not self._is_timestamped:
             return
-        kind = yield from self._client.kind(self.name)
-        if not kind.startswith("timestamped"):
+        store_type = yield from self._client.store_type(self.name)
+        if not store_type.has_timestamps:
             msg = (
-                f"Store {self.name!r} is of kind {kind}, which keeps no timestamps. "
+                f"Store {self.name!r} is of kind {store_type.kind}, which keeps no timestamps. "
                 "Leave `timestamped` out."
             )
             raise QueryProblemError(ProblemCode.WRONG_STORE_KIND, msg)

@@ -420,7 +420,7 @@ async def _read_rows(
     try:
         store = instance.catalog.store(name)
         coordinator = Coordinator(instance, transport)
-        _, _, batches = await coordinator.row_batches(name, whole_read(store.kind))
+        _, _, batches = await coordinator.row_batches(name, whole_read(store.type))
         return store, [row async for batch in batches for row in batch]
     finally:
         await transport.close()

@@ -53,7 +53,7 @@ class StoreEncoding:
         self, key: bytes, value: bytes, timestamp: int | None, start: int | None, end: int | None
     ) -> bytes:
         parts = [b'{"key":%b,"value":%b' % (self.key_to_json(key), value)]
-        if self.store.kind == "versioned_key_value":
+        if self.store.type.is_versioned:
             parts.append(b',"valid_from":%b,"valid_to":%b' % (_number(start), _number(end)))
         else:
             if start is not None:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import inspect as shapes
 
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.json_values import json_writer
 from headrace.queries.reads import RowBatch
 from headrace.queries.tables.sql_values import SqlValue
 from headrace.queries.tables.value_fields import (
-    TypedStore,
     ValueField,
     free_name,
     shape_of,
@@ -89,7 +89,7 @@ class StoreColumns:
     underscore behind it.
     """
 
-    def __init__(self, store: TypedStore) -> None:
+    def __init__(self, store: QueryableStore) -> None:
         self._fields = value_fields(store.value)
         self._key = _ValueReader(store.key)
         self._value = _ValueReader(store.value)
@@ -189,14 +189,12 @@ def is_json_text(serde: Serde[Any]) -> bool:
     return isinstance(serde, JsonSerde) and type(shape_of(serde.type)) not in _FIELD_TYPES
 
 
-def _columns(store: TypedStore, fields: Sequence[ValueField]) -> Iterator[Column]:
-    is_window = "window" in store.kind or store.kind == "session"
-    is_versioned = store.kind == "versioned_key_value"
+def _columns(store: QueryableStore, fields: Sequence[ValueField]) -> Iterator[Column]:
     shown = {
-        "timestamp": store.kind.startswith("timestamped"),
-        "window_start": is_window,
-        "window_end": is_window,
-        "valid_from": is_versioned,
+        "timestamp": store.type.has_timestamps,
+        "window_start": store.type.has_windows,
+        "window_end": store.type.has_windows,
+        "valid_from": store.type.is_versioned,
     }
     names = []
     for name in FIXED:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import apsw
 
 from headrace.errors import QueryError
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.sql.tables import (
     HeavyStatementError,
@@ -19,7 +20,7 @@ from headrace.queries.sql.tables import (
     TableModule,
 )
 from headrace.queries.tables.sql_values import SqlParameters, SqlResult, SqlValue
-from headrace.queries.tables.value_fields import TypedStore, free_name
+from headrace.queries.tables.value_fields import free_name
 
 OpenSource: TypeAlias = Callable[[frozenset[str]], RowSource]
 """Returns the rows of the named stores, all at one snapshot."""
@@ -58,7 +59,7 @@ class SqlEngine:
             nothing else, the second gets an underscore behind it.
     """
 
-    def __init__(self, stores: Iterable[TypedStore]) -> None:
+    def __init__(self, stores: Iterable[QueryableStore]) -> None:
         self._tables: dict[str, StoreTable] = {}
         for store in sorted(stores, key=lambda each: each.name):
             self._tables[free_name(store.name, self._tables)] = StoreTable(store)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import apsw
 
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.reads import FetchSessions, FetchWindows, GetKey, Operation, ScanKeys
 from headrace.queries.sql.columns import KEY, WINDOW_END, WINDOW_START
 from headrace.queries.sql.keys import Comparison, KeyRange, SqlKeys
 from headrace.queries.tables.sql_values import SqlValue
-from headrace.queries.tables.value_fields import TypedStore
 
 _OPERATORS = {
     apsw.SQLITE_INDEX_CONSTRAINT_EQ: "=",
@@ -47,11 +47,10 @@ class Plan:
 class Planner:
     """Plans the reads of one store."""
 
-    def __init__(self, store: TypedStore, column_count: int) -> None:
-        self._kind = store.kind
+    def __init__(self, store: QueryableStore, column_count: int) -> None:
+        self._type = store.type
         self._keys = SqlKeys(store.key)
         self._column_count = column_count
-        self._has_windows = "window" in store.kind or store.kind == "session"
 
     def plan(self, info: apsw.IndexInfo) -> Plan:
         """Return the plan of a statement, and state its cost to SQLite."""
@@ -81,7 +80,7 @@ class Planner:
             comparisons[column].append(Comparison(operator, value))
         ranges = self._keys.ranges(comparisons[KEY])
         for each in reversed(ranges) if plan.is_descending else ranges:
-            if self._has_windows:
+            if self._type.has_windows:
                 yield from self._windows(each, comparisons)
             elif each.start is not None and each.start == each.end:
                 yield GetKey(each.start)
@@ -97,15 +96,15 @@ class Planner:
         starts, ends = _times(comparisons[WINDOW_START]), _times(comparisons[WINDOW_END])
         if starts is None or ends is None:
             return
-        if self._kind == "session":
+        if self._type.has_sessions:
             yield FetchSessions(start, end, ends[0], starts[1])
         else:
             yield FetchWindows(start, end, *starts)
 
     def _narrowing(self) -> tuple[int, ...]:
-        if not self._has_windows:
-            return (KEY,)
-        return (KEY, WINDOW_START, WINDOW_END) if self._kind == "session" else (KEY, WINDOW_START)
+        if self._type.has_sessions:
+            return (KEY, WINDOW_START, WINDOW_END)
+        return (KEY, WINDOW_START) if self._type.has_windows else (KEY,)
 
     def _cost(self, conditions: list[tuple[int, str]]) -> tuple[float, int]:
         if (KEY, "=") in conditions:
@@ -113,7 +112,7 @@ class Planner:
         return _KEY_RANGE if conditions else _WHOLE_SCAN
 
     def _is_ordered(self, info: apsw.IndexInfo) -> bool:
-        has_order = self._keys.has_ranges and not self._has_windows
+        has_order = self._keys.has_ranges and not self._type.has_windows
         return has_order and info.nOrderBy == 1 and info.get_aOrderBy_iColumn(0) == KEY
 
     def _used(self, info: apsw.IndexInfo) -> tuple[int, ...]:

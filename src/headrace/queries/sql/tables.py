@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import apsw
 
 from headrace.errors import QueryError
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.reads import Operation, RowBatch
 from headrace.queries.sql.columns import StoreColumns
 from headrace.queries.sql.plans import Plan, Planner
 from headrace.queries.tables.sql_values import SqlValue
-from headrace.queries.tables.value_fields import TypedStore
 
 
 class RowSource(Protocol):
@@ -33,7 +33,7 @@ class RowSource(Protocol):
 class StoreTable:
     """The table of one store; it serves all statements."""
 
-    def __init__(self, store: TypedStore) -> None:
+    def __init__(self, store: QueryableStore) -> None:
         self.store = store
         self.columns = StoreColumns(store)
         self.planner = Planner(store, len(self.columns.columns))

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from headrace.queries.catalog import QueryableStore
 from headrace.queries.json_values import json_writer
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.reads import Row
 from headrace.queries.tables.arrow_types import ColumnType, SerdeColumn, column_type, decoded_type
-from headrace.queries.tables.value_fields import TypedStore, free_name, value_fields
+from headrace.queries.tables.value_fields import free_name, value_fields
 from headrace.serdes.base import Serde
 from headrace.serdes.json_serde import JsonSerde
 
@@ -39,7 +40,7 @@ class ArrowRows:
     A column whose type Arrow cannot express is JSON text.
     """
 
-    def __init__(self, store: TypedStore) -> None:
+    def __init__(self, store: QueryableStore) -> None:
         self._name = store.name
         self._key = SerdeColumn(store.key)
         self._values = _Fields(store.value) if value_fields(store.value) else _Value(store.value)
@@ -75,7 +76,7 @@ class ArrowRows:
             yield self.batch(batch)
 
 
-def arrow_table(store: TypedStore, rows: Iterable[Row]) -> pa.Table:
+def arrow_table(store: QueryableStore, rows: Iterable[Row]) -> pa.Table:
     """Return the rows of a store as a table.
 
     Raises:
@@ -88,7 +89,7 @@ def arrow_table(store: TypedStore, rows: Iterable[Row]) -> pa.Table:
 class ArrowStream:
     """Writes the rows of one store as the parts of an Arrow IPC stream."""
 
-    def __init__(self, store: TypedStore) -> None:
+    def __init__(self, store: QueryableStore) -> None:
         self._arrow = ArrowRows(store)
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, self._arrow.schema)
@@ -151,14 +152,14 @@ class _Fields:
         ]
 
 
-def _time_columns(store: TypedStore) -> dict[str, attrgetter[int | None]]:
+def _time_columns(store: QueryableStore) -> dict[str, attrgetter[int | None]]:
     """Return the columns of times of a store, by their names, and how they are read from rows."""
     columns = {}
-    if store.kind.startswith("timestamped"):
+    if store.type.has_timestamps:
         columns["timestamp"] = attrgetter(_TIMESTAMP)
-    if "window" in store.kind or store.kind == "session":
+    if store.type.has_windows:
         columns["window_start"] = attrgetter(_START)
         columns["window_end"] = attrgetter(_END)
-    if store.kind == "versioned_key_value":
+    if store.type.is_versioned:
         columns["valid_from"] = attrgetter(_START)
     return columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect as shapes
@@ -13,7 +13,6 @@ from headrace.serdes.avro_serde import AvroSerde
 from headrace.serdes.base import Serde
 from headrace.serdes.json_serde import JsonSerde
 from headrace.serdes.protobuf_serde import ProtobufSerde
-from headrace.state.specs import StoreKind
 
 _CPP_TYPES: dict[int, type[shapes.Type]] = {
     1: shapes.IntType,
@@ -27,30 +26,6 @@ _CPP_TYPES: dict[int, type[shapes.Type]] = {
     9: shapes.StrType,
 }
 """The types of Protobuf's fields by their C++ types; messages have none."""
-
-
-class TypedStore(Protocol):
-    """A store, as far as the columns of its table need it."""
-
-    @property
-    def name(self) -> str:
-        """The name of the store."""
-        ...
-
-    @property
-    def kind(self) -> StoreKind:
-        """The kind of the store."""
-        ...
-
-    @property
-    def key(self) -> Serde[Any]:
-        """The serde of the keys."""
-        ...
-
-    @property
-    def value(self) -> Serde[Any]:
-        """The serde of the values."""
-        ...
 
 
 class ValueField(NamedTuple):

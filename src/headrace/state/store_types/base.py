@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from headrace.serdes.base import Serde
 from headrace.state.cache import CacheBudget
@@ -14,6 +14,22 @@ from headrace.state.store_times import StoreTimes
 
 if TYPE_CHECKING:
     from headrace.state.specs import StoreBuilder
+
+
+StoreKind: TypeAlias = Literal[
+    "key_value",
+    "timestamped_key_value",
+    "window",
+    "timestamped_window",
+    "session",
+    "versioned_key_value",
+    "lru_map",
+    "suppress_buffer",
+    "join_buffer",
+    "unmatched",
+    "subscription",
+]
+"""The kind of a store. The last four serve one operation each and are not public."""
 
 
 class StoreContext(Protocol):
@@ -57,6 +73,8 @@ class ChangelogRecord(NamedTuple):
 class StoreType(ABC):
     """The meaning of a kind of store, for one store."""
 
+    kind: ClassVar[StoreKind]
+    """The name of the kind."""
     times: ClassVar[type[StoreTimes]] = StoreTimes
     """The facts that the store saves besides its entries."""
     has_changelog: ClassVar[bool] = False
@@ -95,6 +113,10 @@ class LoggedStoreType(StoreType):
     has_changelog = True
     has_timestamps: ClassVar[bool] = False
     """Whether value and timestamp are stored; otherwise only the value is."""
+    has_windows: ClassVar[bool] = False
+    """Whether each entry belongs to a window or a session; otherwise a key has one value."""
+    has_sessions: ClassVar[bool] = False
+    """Whether these windows are sessions, of which each has an end of its own."""
     cleanup_policy: ClassVar[str] = "compact"
     """Kafka's ``cleanup.policy`` of the changelog topic; the application may set another."""
     has_segments: ClassVar[bool] = False

@@ -14,6 +14,7 @@ from headrace.state.suppress_buffer import SuppressBuffer, prefetch_buffered
 class SuppressBufferType(StoreType):
     """The changes of a table that wait to be emitted."""
 
+    kind = "suppress_buffer"
     times = SuppressTimes
 
     def open(self, opening: Opening) -> SuppressBuffer[Any, Any]:
@@ -27,6 +28,7 @@ class SuppressBufferType(StoreType):
 class JoinBufferType(StoreType):
     """The records of a stream that wait for a versioned table."""
 
+    kind = "join_buffer"
     times = JoinBufferTimes
 
     def open(self, opening: Opening) -> JoinBuffer[Any, Any]:
@@ -37,6 +39,7 @@ class JoinBufferType(StoreType):
 class UnmatchedType(StoreType):
     """The records of a left or outer join that found no partner yet."""
 
+    kind = "unmatched"
     times = UnmatchedTimes
 
     def open(self, opening: Opening) -> Unmatched[Any]:
@@ -48,6 +51,8 @@ class UnmatchedType(StoreType):
 
 class SubscriptionType(StoreType):
     """The left rows of a foreign-key join that point at each right key."""
+
+    kind = "subscription"
 
     def open(self, opening: Opening) -> Subscriptions[Any, Any]:
         entries = opening.backend.map(self.store)

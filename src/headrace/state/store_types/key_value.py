@@ -10,12 +10,13 @@ from headrace.state.key_value import KeyValue, TimestampedKeyValue
 from headrace.state.lru_and_ttl import LeastRecentlyUsed, TtlMap, prefetch_both_orders
 from headrace.state.maps import OrderedMap, StoreBackend
 from headrace.state.store_times import LruTimes, StoreTimes
-from headrace.state.store_types.base import LoggedStoreType, Opening, Prefetch
+from headrace.state.store_types.base import LoggedStoreType, Opening, Prefetch, StoreKind
 
 
 class KeyValueType(LoggedStoreType):
     """One value per key. With a `ttl` the map has an order by expiry too; a reader's has not."""
 
+    kind: ClassVar[StoreKind] = "key_value"
     opens: ClassVar[type[Any]] = KeyValue
 
     def open(self, opening: Opening) -> Any:
@@ -44,6 +45,7 @@ class KeyValueType(LoggedStoreType):
 class TimestampedKeyValueType(KeyValueType):
     """One value and its timestamp per key."""
 
+    kind = "timestamped_key_value"
     has_timestamps = True
     opens = TimestampedKeyValue
 
@@ -60,6 +62,7 @@ class TimestampedKeyValueType(KeyValueType):
 class LruMapType(KeyValueType):
     """The values of the keys used last. A reader has a plain map, so its reads move nothing."""
 
+    kind = "lru_map"
     times = LruTimes
 
     def prefetch(self, keys: list[bytes], /) -> Prefetch:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import StateStoreError
 from headrace.serdes.base import serde_for_topic
-from headrace.state.store_types.base import LoggedStoreType, StoreType
+from headrace.state.store_types.base import LoggedStoreType, StoreKind, StoreType
 from headrace.state.store_types.internal import (
     JoinBufferType,
     SubscriptionType,
@@ -19,20 +19,25 @@ from headrace.state.store_types.versioned import VersionedType
 from headrace.state.store_types.window import SessionType, TimestampedWindowType, WindowType
 
 if TYPE_CHECKING:
-    from headrace.state.specs import StoreBuilder, StoreKind
+    from headrace.state.specs import StoreBuilder
 
+_LOGGED_TYPES: tuple[type[LoggedStoreType], ...] = (
+    KeyValueType,
+    TimestampedKeyValueType,
+    WindowType,
+    TimestampedWindowType,
+    SessionType,
+    VersionedType,
+    LruMapType,
+)
+_INTERNAL_TYPES: tuple[type[StoreType], ...] = (
+    SuppressBufferType,
+    JoinBufferType,
+    UnmatchedType,
+    SubscriptionType,
+)
 _TYPES: dict[StoreKind, type[StoreType]] = {
-    "key_value": KeyValueType,
-    "timestamped_key_value": TimestampedKeyValueType,
-    "window": WindowType,
-    "timestamped_window": TimestampedWindowType,
-    "session": SessionType,
-    "versioned_key_value": VersionedType,
-    "lru_map": LruMapType,
-    "suppress_buffer": SuppressBufferType,
-    "join_buffer": JoinBufferType,
-    "unmatched": UnmatchedType,
-    "subscription": SubscriptionType,
+    each.kind: each for each in (*_LOGGED_TYPES, *_INTERNAL_TYPES)
 }
 
 
@@ -61,6 +66,19 @@ def bound_to(store: StoreBuilder[Any], topic: str) -> StoreBuilder[Any]:
         key=store.key.given(serde_for_topic(store.key.need, topic, is_key=True)),
         value=store.value.given(serde_for_topic(store.value.need, topic, is_key=False)),
     )
+
+
+def logged_type_named(kind: str) -> type[LoggedStoreType]:
+    """Return the type of the stores of a kind, by the name that an instance gives it.
+
+    Raises:
+        StateStoreError: There is no such kind of stores that have a changelog.
+    """
+    found = next((each for each in _LOGGED_TYPES if each.kind == kind), None)
+    if found is None:
+        msg = f"This version of Headrace has no {kind!r} stores. Use the version of the instance."
+        raise StateStoreError(msg)
+    return found
 
 
 def logged_type_of(store: StoreBuilder[Any]) -> LoggedStoreType:

@@ -19,6 +19,7 @@ _DAY_MS = 86_400_000
 class VersionedType(LoggedStoreType):
     """The versions of each key. Its changelog has a record for each version."""
 
+    kind = "versioned_key_value"
     times = EntryTimes
     is_versioned = True
     has_segments = True

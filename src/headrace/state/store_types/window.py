@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.state.cached_windows import CachedSession, CachedWindow
 from headrace.state.changelog import Changelog, LoggedEntries
@@ -13,7 +13,7 @@ from headrace.state.maps import StoreBackend
 from headrace.state.segmented_entries import EntryKey, ExpiringEntries, Expiry, RetainedEntries
 from headrace.state.session import SessionEntries, session_by_time, session_in_memory_by_time
 from headrace.state.store_times import EntryTimes, WindowTimes
-from headrace.state.store_types.base import ChangelogRecord, LoggedStoreType, Opening
+from headrace.state.store_types.base import ChangelogRecord, LoggedStoreType, Opening, StoreKind
 from headrace.state.window import WindowEntries, window_by_time
 
 _START_AND_SEQUENCE = Struct(">qi")
@@ -25,6 +25,7 @@ class _ExpiringType(LoggedStoreType):
 
     times = EntryTimes
     cleanup_policy = "compact,delete"
+    has_windows = True
     has_segments = True
     may_keep_boundary = False
     """Whether readers see an entry exactly as old as the retention, if it is ordered by time."""
@@ -95,6 +96,7 @@ class _ExpiringType(LoggedStoreType):
 class WindowType(_ExpiringType):
     """One value per key and window start; with ``retain_duplicates`` several, each numbered."""
 
+    kind: ClassVar[StoreKind] = "window"
     times = WindowTimes
     may_keep_boundary = True
 
@@ -127,11 +129,15 @@ class WindowType(_ExpiringType):
 class TimestampedWindowType(WindowType):
     """One value and its timestamp per key and window start."""
 
+    kind = "timestamped_window"
     has_timestamps = True
 
 
 class SessionType(_ExpiringType):
     """One value per key and session."""
+
+    kind = "session"
+    has_sessions = True
 
     def _over(self, entries: ExpiringEntries, _times: EntryTimes, /, **cache: Any) -> Any:
         store_class: Any = CachedSession if cache else SessionEntries

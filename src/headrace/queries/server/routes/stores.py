@@ -151,7 +151,7 @@ async def _counted(served: Served, store: QueryableStore) -> tuple[SnapshotRecor
         and served.instance.problem() is None
     ):
         return known
-    _, record, batches = await served.coordinator.row_batches(store.name, whole_read(store.kind))
+    _, record, batches = await served.coordinator.row_batches(store.name, whole_read(store.type))
     entries = 0
     async for batch in batches:
         entries += len(batch)
