@@ -16,7 +16,6 @@ import msgspec
 from headrace.serdes.base import Serde
 from headrace.serdes.serdes import Serdes
 
-
 _JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 
 
