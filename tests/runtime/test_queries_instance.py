@@ -26,13 +26,6 @@ SHARDS = [Shard("0", 0), Shard("0", 1)]
 
 
 @pytest.fixture
-def application(tmp_path: Path) -> Iterator[Application]:
-    started = Application(tmp_path)
-    yield started
-    started.close()
-
-
-@pytest.fixture
 def instances() -> Iterator[list[Instance]]:
     """Instances that the test appends; they are closed at its end."""
     opened: list[Instance] = []

@@ -41,13 +41,6 @@ TOKEN = "0123456789abcdef-secret"
 
 
 @pytest.fixture
-def application(tmp_path: Path) -> Iterator[Application]:
-    started = Application(tmp_path)
-    yield started
-    started.close()
-
-
-@pytest.fixture
 def services() -> Iterator[list[QueryService]]:
     """Services that the test appends; they are closed at its end."""
     started: list[QueryService] = []

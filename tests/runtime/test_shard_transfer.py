@@ -33,13 +33,6 @@ SHARDS = [Shard("0", 0), Shard("0", 1)]
 LIMITS = ApplierLimits(marker_offsets=0)
 
 
-@pytest.fixture
-def application(tmp_path: Path) -> Iterator[Application]:
-    started = Application(tmp_path)
-    yield started
-    started.close()
-
-
 def counts(snapshots: KeptSnapshots, shard: Shard) -> dict[bytes, int]:
     """Return the entries of a shard at the newest snapshot."""
     shown = snapshots.newest_of(shard)

@@ -57,10 +57,7 @@ def check_flags(
 ) -> None:
     """Refuse flags that the read does not use.
 
-    Args:
-        read: The flags.
-        store_type: The type of the store; None if the application has no such store.
-        key: The key that is read.
+    The type is None if the application has no such store.
 
     Raises:
         ConfigError: A flag has no effect.
@@ -116,11 +113,7 @@ def rows_of(
 ) -> Iterator[Row]:
     """Yield the rows of a list of entries, windows or sessions.
 
-    Args:
-        found: The store.
-        store_type: Its type; None if the application has no such store.
-        key: The one key that is read; None: several.
-        read: Flags that `check_flags` has passed.
+    The type is None if the application has no such store. `check_flags` has passed the flags.
     """
     start = 0 if read.since is None else timestamp_of_flag(read.since, "--since")
     end = _LAST if read.until is None else timestamp_of_flag(read.until, "--until")

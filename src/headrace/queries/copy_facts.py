@@ -84,10 +84,7 @@ def lags_of(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return of each changelog partition the end that readers see, and the newest one.
 
-    Args:
-        facts: The state of the copy.
-        layout: The stores.
-        ends: The newest snapshot that readers see of each shard.
+    ``ends`` are the newest snapshots that readers see of each shard.
     """
     newest = facts.record
     if newest is None:

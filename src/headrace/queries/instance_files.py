@@ -33,9 +33,7 @@ _log = logging.getLogger("headrace")
 class InstanceFiles:
     """The folder of one instance. Only this user reads it, and one process uses it.
 
-    Args:
-        home: The folders of the application.
-        name: ``application.server``; None: a temporary folder.
+    Without a name, as ``application.server`` gives one, the folder is temporary.
     """
 
     def __init__(self, home: ApplicationHome, name: str | None) -> None:

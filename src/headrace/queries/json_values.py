@@ -153,10 +153,6 @@ def prefix_from_text(serde: Serde[Any], text: str) -> bytes:
 def key_from_json(serde: Serde[Any], value: Any) -> bytes:
     """Return the serialised key of a JSON value.
 
-    Args:
-        serde: The serde of the keys.
-        value: The decoded content of a JSON document.
-
     Raises:
         QueryProblemError: The value is no key of this type.
     """

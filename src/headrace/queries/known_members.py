@@ -36,10 +36,7 @@ class Placement:
 class KnownMembers:
     """The members of the group, and what each said last.
 
-    Args:
-        name: This instance.
-        layout: The stores.
-        standbys: ``num.standby.replicas``.
+    ``name`` is that of this instance, and ``standbys`` the setting ``num.standby.replicas``.
     """
 
     def __init__(self, name: str, layout: CopyLayout, standbys: int) -> None:

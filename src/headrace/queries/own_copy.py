@@ -15,10 +15,6 @@ _POLL_SECONDS = 0.1
 class OwnCopy:
     """An instance without a name that keeps all shards.
 
-    Args:
-        catalog: The stores of the program.
-        config: The settings of the application.
-
     Raises:
         BrokerError: The log does not answer.
     """

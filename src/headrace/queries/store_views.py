@@ -121,12 +121,7 @@ def read_rows(
 ) -> Iterator[Row]:
     """Return the rows of one partition that an operation asks for, in its order.
 
-    Args:
-        shown: The snapshot.
-        store: The store.
-        partition: The partition.
-        operation: What to read.
-        after: The position of the row behind which to resume.
+    The read resumes behind the position ``after``.
 
     Raises:
         QueryProblemError: The snapshot does not have the shard, or the store is of another kind.
@@ -206,11 +201,7 @@ def changed_rows(
 
     The row is None if the entry was deleted, or has expired.
 
-    Args:
-        shown: The snapshot.
-        store: The store.
-        partition: The partition.
-        after: The position of the key behind which to resume.
+    The read resumes behind the position ``after``.
 
     Raises:
         QueryProblemError: The snapshot does not have the shard.

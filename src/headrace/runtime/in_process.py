@@ -196,9 +196,7 @@ class InProcessQuery:
     def tasks_of(self, store: str, clock: int = 0) -> list[Task]:
         """Return the tasks that have a store, in the order of their partitions, as blobs hold them.
 
-        Args:
-            store: Its name.
-            clock: The time of day.
+        ``clock`` is the time of day.
         """
         return [*tasks_in(self._blobs, self.program, self.layout, store, clock)]
 
@@ -208,12 +206,7 @@ def tasks_in(
 ) -> Iterator[Task]:
     """Yield the tasks that have a store, in the order of their partitions, as blobs hold them.
 
-    Args:
-        blobs: The state of each stage and group.
-        program: The program that runs.
-        layout: The tasks there are.
-        store: Its name.
-        clock: The time of day.
+    ``clock`` is the time of day.
     """
     for subtopology in program.plan.subtopologies:
         if store not in subtopology.stores:

@@ -128,24 +128,6 @@ class _AsyncStream:
 class AsyncRemoteStore(StoreReads[Awaitable[Any], AsyncIterator[Any]]):
     """A store of the whole application."""
 
-    def __init__(
-        self,
-        runner: _AsyncRunner,
-        conversations: Conversations,
-        bound: Bound,
-        name: str,
-        *,
-        timestamped: bool = False,
-    ) -> None:
-        super().__init__(conversations, bound, name, timestamped=timestamped)
-        self._runner = runner
-
-    def _one(self, conversation: Conversation[Any]) -> Awaitable[Any]:
-        return self._runner.run(conversation)
-
-    def _many(self, conversation: Conversation[None]) -> AsyncIterator[Any]:
-        return self._runner.iterate(conversation)
-
 
 class AsyncSnapshotReads:
     """Reads of several stores, within one bound."""
@@ -162,8 +144,9 @@ class AsyncSnapshotReads:
             name: The store.
             timestamped: Whether values are `ValueAndTimestamp`; the store must keep timestamps.
         """
+        run, iterate = self._runner.run, self._runner.iterate
         return AsyncRemoteStore(
-            self._runner, self._conversations, self._bound, name, timestamped=timestamped
+            run, iterate, self._conversations, self._bound, name, timestamped=timestamped
         )
 
     async def sql(self, text: str, params: SqlParameters = None) -> SqlResult:

@@ -127,24 +127,6 @@ class _Stream:
 class RemoteStore(StoreReads[Any, Iterator[Any]]):
     """A store of the whole application."""
 
-    def __init__(
-        self,
-        runner: _Runner,
-        conversations: Conversations,
-        bound: Bound,
-        name: str,
-        *,
-        timestamped: bool = False,
-    ) -> None:
-        super().__init__(conversations, bound, name, timestamped=timestamped)
-        self._runner = runner
-
-    def _one(self, conversation: Conversation[Any]) -> Any:
-        return self._runner.run(conversation)
-
-    def _many(self, conversation: Conversation[None]) -> Iterator[Any]:
-        return self._runner.iterate(conversation)
-
 
 class SnapshotReads:
     """Reads of several stores, within one bound."""
@@ -161,8 +143,9 @@ class SnapshotReads:
             name: The store.
             timestamped: Whether values are `ValueAndTimestamp`; the store must keep timestamps.
         """
+        run, iterate = self._runner.run, self._runner.iterate
         return RemoteStore(
-            self._runner, self._conversations, self._bound, name, timestamped=timestamped
+            run, iterate, self._conversations, self._bound, name, timestamped=timestamped
         )
 
     def sql(self, text: str, params: SqlParameters = None) -> SqlResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -31,6 +31,8 @@ class StoreReads(Generic[One, Many]):
     are read. With the program the client gives typed keys and values; else plain JSON.
 
     Args:
+        one: Runs a conversation and returns its result.
+        many: Runs a conversation and yields what it emits.
         conversations: How to ask the instances.
         bound: Which snapshots may answer.
         name: The name of the store.
@@ -38,19 +40,22 @@ class StoreReads(Generic[One, Many]):
     """
 
     def __init__(
-        self, conversations: Conversations, bound: Bound, name: str, *, timestamped: bool = False
+        self,
+        one: Callable[[Conversation[Any]], One],
+        many: Callable[[Conversation[None]], Many],
+        conversations: Conversations,
+        bound: Bound,
+        name: str,
+        *,
+        timestamped: bool = False,
     ) -> None:
         self.name = name
         """The name of the store."""
+        self._one = one
+        self._many = many
         self._client = conversations
         self._bound = bound
         self._is_timestamped = timestamped
-
-    def _one(self, conversation: Conversation[Any]) -> One:
-        raise NotImplementedError
-
-    def _many(self, conversation: Conversation[None]) -> Many:
-        raise NotImplementedError
 
     # Key-value and versioned stores.
 

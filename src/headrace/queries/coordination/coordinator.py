@@ -401,10 +401,7 @@ def read_whole_store(
 ) -> tuple[QueryableStore, list[Row]]:
     """Return a store and all its rows, of one snapshot, wherever its shards are.
 
-    Args:
-        instance: The instance of this process.
-        transport: How to ask the others; it is closed then.
-        name: The store.
+    ``transport`` asks the other instances, and is closed then.
 
     Raises:
         QueryProblemError: There is no such store, or no snapshot that all shards have.

@@ -231,10 +231,7 @@ class Applier:
     def records(self, partition: TopicPartition, reading: int, changes: Changes) -> None:
         """Add records of a changelog partition, in the order of their offsets.
 
-        Args:
-            partition: The partition.
-            reading: The number of the `Read` action.
-            changes: The records.
+        ``reading`` is the number of the `Read` action.
         """
         progress = self._copy.reading_of(partition, reading)
         if progress is not None and changes.offsets:

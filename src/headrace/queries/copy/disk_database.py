@@ -105,9 +105,7 @@ class DiskView:
 class DiskEntries:
     """Files of entries that a `DiskDatabase` takes over later.
 
-    Args:
-        folder: Where the files are made; the folder goes with them.
-        options: The options of the database.
+    The folder goes with them.
     """
 
     def __init__(self, folder: Path, options: rocksdict.Options) -> None:

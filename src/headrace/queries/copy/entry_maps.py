@@ -66,8 +66,8 @@ def coding_of(store: StoreBuilder[Any]) -> Coding:
     return Coding(_same, _same, stored)
 
 
-class ViewMap:
-    """An `OrderedMap` of the entries under a prefix that nobody can change.
+class _CodedEntries:
+    """Entries of a view.
 
     Args:
         view: The state of the database.
@@ -83,6 +83,10 @@ class ViewMap:
         self._prefix = prefix
         self._coding = coding
         self._after = after
+
+
+class ViewMap(_CodedEntries):
+    """An `OrderedMap` of the entries under a prefix that nobody can change."""
 
     def get(self, key: Any, /) -> Any:
         data = self._view.get(self._prefix + self._coding.key_bytes(key))
@@ -131,24 +135,10 @@ class ViewMap:
         return self._view.scan(low, high, reverse=reverse)
 
 
-class ViewSegments:
-    """A `SegmentedMap` of the entries under a prefix that nobody can change.
+class ViewSegments(_CodedEntries):
+    """A `SegmentedMap` of the entries under a prefix that nobody can change."""
 
-    Args:
-        view: The state of the database.
-        prefix: The beginning of the database keys, before the segment.
-        coding: How keys and contents are coded.
-        after: Scans leave out the entries up to this database key in their direction.
-    """
-
-    def __init__(
-        self, view: DatabaseView, prefix: bytes, coding: Coding, after: bytes | None = None
-    ) -> None:
-        self._view = view
-        self._prefix = prefix
-        self._coding = coding
-        self._after = after
-        self._numbers: list[int] | None = None
+    _numbers: list[int] | None = None
 
     def existing(self, number: int, /) -> ViewMap:
         prefix = segment_prefix(self._prefix, number)
@@ -263,9 +253,7 @@ class _ChangedSegments(ViewSegments):
 class ChangedVersions:
     """A `StoreBackend` of a versioned store that collects changes instead of making them.
 
-    Args:
-        view: The state of the database.
-        prefix: The prefix of the entries of the changelog partition.
+    ``prefix`` begins the keys of the entries of the changelog partition.
     """
 
     def __init__(self, view: DatabaseView, prefix: bytes) -> None:

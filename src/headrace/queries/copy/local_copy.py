@@ -99,10 +99,7 @@ class LocalCopy:
     def adopt(self, shard: Shard, state: ShardState, entries: SortedEntries) -> None:
         """Replace what the database has of a shard.
 
-        Args:
-            shard: Which shard.
-            state: Its new state; the database takes it over together with the entries.
-            entries: All its entries.
+        The database takes over the new state together with the entries.
         """
         batch = WriteBatch(entries={shard_key(shard): None})
         for name in self._layout.partitions(shard):

@@ -114,10 +114,7 @@ class CopyReader:
     def adopt(self, shard: Shard, state: ShardState, entries: SortedEntries) -> None:
         """Take over a shard that begins at nothing, from a copy of the same identity.
 
-        Args:
-            shard: Which shard.
-            state: Its state there. Here it is not whole before it has caught up.
-            entries: All its entries.
+        Here the shard is not whole before it has caught up.
         """
         state = state.taken_over(self._now)
         self.copy.adopt(shard, state, entries)

@@ -172,8 +172,7 @@ class ShardProgress:
     def follows(self, record: SnapshotRecord) -> bool:
         """Return whether a snapshot follows the base, and the records read are its changes.
 
-        Args:
-            record: The snapshot, whose ends the shard has reached.
+        The shard has reached the ends of the snapshot.
         """
         if record.since != self.base or record.changes is None:
             return False

@@ -46,8 +46,7 @@ class SnapshotLog:
     def restart(self, topics: str) -> None:
         """Gather records again: the topic is another one, or was not read yet.
 
-        Args:
-            topics: The digest of the ids of the changelogs.
+        ``topics`` is the digest of the ids of the changelogs.
         """
         self.topics = topics
         self._gathered = []

@@ -58,9 +58,7 @@ class ShownSnapshot:
     ) -> Iterator[bytes]:
         """Yield the keys of the entries that changed since the snapshot before, in their order.
 
-        Args:
-            partition: The changelog partition.
-            after: The key behind which to begin.
+        They begin behind the key ``after``.
         """
         prefix = changed_prefix(self.record.snapshot, partition)
         start = prefix

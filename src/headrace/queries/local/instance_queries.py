@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from headrace.errors import StreamsError
 from headrace.queries.catalog import Catalog, QueryableStore
@@ -29,7 +29,6 @@ from headrace.queries.store_views import open_store
 from headrace.state.store_types.lookup import kind_in_words
 
 R = TypeVar("R")
-S = TypeVar("S")
 
 KeyPartitioner = Callable[[str, Any, None, int], int | None]
 """Returns the partition of a key, of a store's name, the key, None and how many there are."""
@@ -42,24 +41,6 @@ class InstanceQueries:
         self._catalog = catalog
         self._instance = instance
 
-    @overload
-    def store(
-        self,
-        name: str,
-        store_type: None = None,
-        *,
-        partition: int | None = None,
-        stale: bool = False,
-    ) -> Any: ...
-    @overload
-    def store(
-        self,
-        name: str,
-        store_type: QueryableStoreType[S],
-        *,
-        partition: int | None = None,
-        stale: bool = False,
-    ) -> S: ...
     def store(
         self,
         name: str,
@@ -165,11 +146,7 @@ class InstanceQueries:
     ) -> KeyQueryMetadata:
         """Return the instances that have a key.
 
-        Args:
-            name: The store.
-            key: The key.
-            partitioner: Chooses the partition, where the hash of the key does not:
-                ``f(store, key, None, partitions)``.
+        The partitioner chooses the partition, where the hash of the key does not.
 
         Raises:
             QueryProblemError: There is no such store.

@@ -33,12 +33,7 @@ def shown_rows(
 ) -> Iterator[Row]:
     """Return the rows of a read of all partitions.
 
-    Args:
-        shown: The snapshot.
-        catalog: The stores.
-        store: The store.
-        operation: The read.
-        is_ordered: Whether a scan is in the order of its keys; else partition by partition.
+    A scan is in the order of its keys if it ``is_ordered``; else partition by partition.
 
     Raises:
         QueryProblemError: The snapshot does not have all shards, or the store is of another kind.

@@ -201,10 +201,7 @@ class Doors:
 
         If there is no token, refuse other machines, and web pages under another name.
 
-        Args:
-            authorization: The header ``Authorization``.
-            host: The header ``Host``.
-            client: The address of the caller, and its port; None: it uses a Unix socket.
+        The client is None if it uses a Unix socket.
 
         Raises:
             QueryProblemError: The caller may not come in.

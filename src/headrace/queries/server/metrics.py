@@ -164,9 +164,7 @@ def metrics_text(
 ) -> str:
     """Return figures in Prometheus' text format.
 
-    Args:
-        metrics: The figures.
-        labels: The labels that all of them have.
+    All of them have these labels.
     """
     lines = []
     for metric, samples in metrics.items():

@@ -56,14 +56,7 @@ def problem_answer(
     request_id: str,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the answer to a request that has a problem.
-
-    Args:
-        problem: The reason.
-        path: The path of the request.
-        request_id: The id of the request.
-        headers: More headers.
-    """
+    """Return the answer to a request that has a problem."""
     code = problem.code
     body: dict[str, Any] = {
         "type": f"/docs#{code.name}",

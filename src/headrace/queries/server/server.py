@@ -102,9 +102,6 @@ class QueryServer:
     def start(self, app: ServedApp) -> None:
         """Serve an application; return when requests are answered.
 
-        Args:
-            app: What `create_app` returns.
-
         Raises:
             ConfigError: The certificate or its key cannot be used.
             QueryError: The application does not start; the log has the reason.

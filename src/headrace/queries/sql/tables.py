@@ -22,10 +22,7 @@ class RowSource(Protocol):
     def batches(self, store: str, operation: Operation, *, is_ordered: bool) -> Iterator[RowBatch]:
         """Yield the rows of a read of a whole store, some at a time.
 
-        Args:
-            store: The name of the store.
-            operation: The read.
-            is_ordered: Whether the rows of all shards come in one order; else shard by shard.
+        The rows of all shards come in one order if they are ``is_ordered``; else shard by shard.
         """
         ...
 

@@ -89,12 +89,7 @@ def _fields_of_type(type_: Any, *, is_camel_case: bool = False) -> tuple[ValueFi
 
 
 def fields_of_shape(shape: shapes.Type, *, is_camel_case: bool) -> tuple[ValueField, ...]:
-    """Return the fields that a shape has in JSON, in their order; none if it is no object.
-
-    Args:
-        shape: The shape.
-        is_camel_case: Whether dataclasses and TypedDicts are spelled in camelCase.
-    """
+    """Return the fields that a shape has in JSON, in their order; none if it is no object."""
     if not isinstance(shape, shapes.StructType | shapes.DataclassType | shapes.TypedDictType):
         return ()
     if getattr(shape, "array_like", False):

@@ -50,8 +50,7 @@ class ShardImports:
     def hold_back(self, shards: Collection[Shard]) -> set[Shard]:
         """Return which of some new shards wait; the applier reads all others.
 
-        Args:
-            shards: Shards that the applier should keep and does not keep yet.
+        New shards are those that the applier should keep and does not keep yet.
         """
         applier = self._reader.applier
         wanted = {shard for shard in shards if applier.begins_at_nothing(shard)}

@@ -34,7 +34,6 @@ class MemoryBlobs:
         self.writes = 0
         """The calls of `apply` with at least one change."""
         self.blobs_written = 0
-        self.blobs_removed = 0
         self.bytes_written = 0
 
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
@@ -49,7 +48,6 @@ class MemoryBlobs:
         for key, blob in changes.items():
             if blob is None:
                 self.blobs.pop(key, None)
-                self.blobs_removed += 1
             else:
                 self.blobs[key] = blob
                 self.blobs_written += 1

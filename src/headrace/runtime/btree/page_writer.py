@@ -294,7 +294,6 @@ class PageWriter:
                 last.dirty += merged.dirty
                 last.size += merged.size
                 last.is_unpacked &= merged.is_unpacked
-                self._stats.pages_merged += 1
             else:
                 all_merged.append(merged)
                 last = merged
@@ -389,7 +388,6 @@ class PageWriter:
         for page_id in old_ids[len(new_pages) :]:
             del self._tree.leaf_pages[page_id]
             self._changes[self._page_prefix + encode_page_id(page_id)] = None
-        self._stats.pages_split += max(0, len(new_pages) - len(old_ids))
         return merged.start, merged.end, first_keys, page_ids
 
     def _write_new_page(self, page_id: int, page: NewPage, *, is_unpacked: bool) -> None:

@@ -91,14 +91,11 @@ class BTreeStats:
     bytes_read: int = 0
     write_round_trips: int = 0
     blobs_written: int = 0
-    blobs_removed: int = 0
     bytes_written: int = 0
     bytes_changed: int = 0
     """About how many of the bytes written are dirty entries; the rest is write amplification."""
     faults: int = 0
     """How often an operation waited for blobs that no prefetch had loaded."""
-    pages_split: int = 0
-    pages_merged: int = 0
 
 
 class IndexPage:

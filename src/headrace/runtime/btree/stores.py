@@ -240,5 +240,4 @@ class BTreeStores:
         written = [blob for blob in changes.values() if blob is not None]
         self._stats.write_round_trips += 1
         self._stats.blobs_written += len(written)
-        self._stats.blobs_removed += len(changes) - len(written)
         self._stats.bytes_written += sum(map(len, written))

@@ -70,8 +70,7 @@ class InputSync:
     def processed_offsets(self, done: BatchBoundary) -> dict[TopicPartition, int | None]:
         """Return up to where each partition is processed; None where that is not known.
 
-        Args:
-            done: Up to where it is read.
+        Each is read up to the boundary.
         """
         processed: dict[TopicPartition, int | None] = {}
         unknown = self._subtopologies_with_buffers()

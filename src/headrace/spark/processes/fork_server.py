@@ -61,10 +61,7 @@ def start_fork_server(
 ) -> subprocess.Popen[bytes]:
     """Start the fork server; it and its forks end with this process.
 
-    Args:
-        path: The socket.
-        search: The ``PYTHONPATH``.
-        term_seconds: How long a fork may take to end after a SIGTERM.
+    ``search`` is the ``PYTHONPATH``. A fork ends at most ``term_seconds`` after a SIGTERM.
     """
     # Spark sets the hash seed of its workers, so that sets have the same order in all of them.
     environment = os.environ | {"PYTHONPATH": search, "PYTHONHASHSEED": "0"} | _SINGLE_THREADED
