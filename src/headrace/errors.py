@@ -46,7 +46,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_COMMAND = re.compile(r"`(headrace (?:reset|topics) [^`]+)`")
+_COMMAND = re.compile(r"`(headrace (?:reset|serve|topics) [^`]+)`")
 """The commands in messages that act on a log."""
 
 

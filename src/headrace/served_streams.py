@@ -84,6 +84,6 @@ def extra_needed(extra: str, what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         msg = (
             f"{what} needs {error.name!r}, which is not installed. "
-            f"Install it with `pip install headrace[{extra}]`."
+            f"Install it with `pip install 'headrace[{extra}]'`."
         )
         raise ConfigError(msg) from error

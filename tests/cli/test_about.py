@@ -95,7 +95,7 @@ def test_without_its_packages_the_command_names_the_extra_to_install(
         main()
 
     assert ended.value.code == 1
-    assert "pip install headrace[cli]" in capsys.readouterr().err
+    assert "pip install 'headrace[cli]'" in capsys.readouterr().err
 
 
 def test_settings_are_shown_with_their_origin_and_without_secrets(
@@ -158,8 +158,8 @@ def test_the_doctor_names_the_fixes(
     assert done.code == 1
     lines = {line.split()[1]: line for line in done.out.splitlines()}
     assert "`JAVA_HOME` is" in lines["Java"]
-    assert "pip install headrace[spark]" in lines["pyspark"]
-    assert "pip install headrace[kafka]" in lines["confluent-kafka"]
+    assert "pip install 'headrace[spark]'" in lines["pyspark"]
+    assert "pip install 'headrace[kafka]'" in lines["confluent-kafka"]
     assert lines["Broker"].startswith("failed")
     assert "--state-dir" in lines["State"]
 

@@ -72,7 +72,7 @@ def test_a_missing_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     done = cli("example", "instances")
 
     assert done.code == 1
-    assert "Install it with `pip install headrace[server]`." in done.err
+    assert "Install it with `pip install 'headrace[server]'`." in done.err
 
 
 def test_a_name_that_is_too_long_for_a_file_is_unknown(cli: Cli) -> None:

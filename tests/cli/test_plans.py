@@ -238,4 +238,4 @@ def test_without_the_runtime_the_plan_names_the_extra_to_install(
     done = cli("plan", program)
 
     assert done.code == 1
-    assert "pip install headrace[spark]" in done.err
+    assert "pip install 'headrace[spark]'" in done.err

@@ -15,9 +15,11 @@ from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
 from headrace.brokers.offset_metadata import OWN_OFFSETS, RESET_OFFSETS
 from headrace.brokers.sessions import Broker
 from headrace.cli import session
+from headrace.runtime.in_process import InProcessQuery
 from tests.cli.conftest import Cli, Done
 from tests.runtime.in_process import write_query_id
 from tests.unit.spark.fake_query import faked_queries
+from tests.waiting import await_that
 
 SOURCE = Path(__file__).parents[2] / "src" / "headrace"
 PRINTED = re.compile(r"(?<!`)`headrace ([^`]+)`(?!`)")
@@ -205,19 +207,67 @@ def test_a_hint_repeats_the_flags_that_were_given_and_no_secret(cli: Cli, folder
     )
 
 
+def commands_in(text: str) -> list[list[str]]:
+    """Return the commands that a text shows on lines of their own, without the first word."""
+    lines = (shlex.split(line, comments=True) for line in text.splitlines() if line[:2] == "  ")
+    return [words[1:] for words in lines if words]
+
+
 def test_the_commands_at_the_end_of_an_example_name_its_log_and_work(
     cli: Cli, broker_flags: list[str]
 ) -> None:
     said = cli("example", "user-views", "--yes", *broker_flags).out
 
-    commands = [
-        shlex.split(line, comments=True)[1:]
-        for line in said.partition("What to try next:")[2].splitlines()
-        if line.startswith("  ")
-    ]
+    commands = commands_in(said.partition("What to try next:")[2])
     reading_topics = [words for words in commands if words[0] == "consume"]
     assert len(commands) >= 4
     assert all(shlex.join(broker_flags) in shlex.join(words) for words in reading_topics)
     for words in commands:
         done = cli(*words, stdin="y\n")
         assert done.code == 0, f"{words}: {done.err}"
+
+
+@pytest.mark.parametrize("copy", ["mine", "my own views"])
+def test_the_commands_that_a_copy_of_an_example_prints_work(cli: Cli, copy: str) -> None:
+    copied = cli("example", "user-views", "--copy", copy)
+
+    [ran] = run_printed(cli, copied.out)
+    assert ran.code == 0, ran.err
+    commands = commands_in(ran.out.partition("What to try next:")[2])
+    assert len(commands) >= 3
+    for words in commands:
+        done = cli(*words, stdin="y\n")
+        assert done.code == 0, f"{words}: {done.err}"
+
+
+@pytest.mark.tier("test")
+@pytest.mark.parametrize("name", ["user-views", "./my own views"])
+def test_the_queries_that_an_example_prints_for_its_instances_are_answered(
+    cli: Cli, folder: Path, name: str, broker_flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "token").write_text("secret-of-this-test-0123456789abcdef\n")
+    if name != "user-views":
+        cli("example", "user-views", "--copy", name)
+    said: list[str] = []
+    answers: list[Done] = []
+    monkeypatch.setattr(session.Session, "say", lambda _, text: said.append(text))
+
+    def run_until_stopped(app: KafkaStreams, _terminal: object) -> int:
+        """Run the application in this process, and type each query while it runs."""
+        query = InProcessQuery(app.topology, app.config)
+        views = TopicPartition("views", 0)
+        await_that(lambda: query.log.end_offsets([views])[views] > 0, "records of the example")
+        query.run()
+        answers.extend(cli(*words, "--output", "json") for words in commands_in("\n".join(said)))
+        query.log.close()
+        return 0
+
+    monkeypatch.setattr("headrace.cli.example.run_until_stopped", run_until_stopped)
+
+    flags = ["-s", "server.token.file=token", "-s", f"application.id={folder.name}"]
+    done = cli("example", name, "--instances", "2", "--yes", *flags, *broker_flags)
+
+    assert done.code == 0, done.err
+    assert [each.code for each in answers] == [0, 0], answers
+    assert answers[0].data
+    assert answers[0].data == answers[1].data

@@ -211,11 +211,16 @@ def printed(text: str) -> list[str]:
     return shlex.split(found[1])
 
 
+@pytest.mark.parametrize("file", ["pages.py", "my pages/pages.py"])
 def test_without_an_instance_the_error_has_the_command_that_starts_one(
-    cli: Cli, pages: QueryService, folder: Path
+    cli: Cli, pages: QueryService, folder: Path, file: str
 ) -> None:
     pages.close()
-    done = cli("query", "pages.py", "views-by-user", "alice")
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / "pages.py").rename(folder / file)
+    (folder / ".headrace").rename(folder / "my log")
+    log = ["--embedded-path", "my log/topics.db"]
+    done = cli("query", file, "views-by-user", "alice", *log)
     assert done.code == 3
     words = [sys.executable, "-m", "headrace", *printed(done.err)]
 
@@ -224,7 +229,7 @@ def test_without_an_instance_the_error_has_the_command_that_starts_one(
         try:
             advice = next(line for line in serving.stdout if "`headrace " in line)
             await_that(
-                lambda: cli("query", "pages", "views-by-user", "alice").out == "2\n",
+                lambda: cli("query", "pages", "views-by-user", "alice", *log).out == "2\n",
                 "an answer of the instance",
             )
 

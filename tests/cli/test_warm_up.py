@@ -77,4 +77,4 @@ def test_without_spark_warm_up_names_the_extra_to_install(
     done = cli("warm-up")
 
     assert done.code == 1
-    assert "pip install headrace[spark]" in done.err
+    assert "pip install 'headrace[spark]'" in done.err

@@ -391,6 +391,7 @@ def test_a_secret_is_known_by_its_name_or_by_its_text(name: str, value: str) -> 
         ("application.id", "orders"),
         ("default.key.serde", "str"),
         ("ssl.key.location", "/etc/key"),
+        ("server.token.file", "/etc/token"),
         ("ssl.keystore.location", "/etc/keystore.p12"),
         ("schema.registry.url", "https://registry:8081"),
         ("bootstrap.servers", "SSL://one:9092,SSL://two:9092"),

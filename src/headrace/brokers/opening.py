@@ -26,7 +26,7 @@ def open_log(config: StreamsConfig) -> Broker:
     except ModuleNotFoundError as error:
         msg = (
             "`bootstrap_servers` is set, but the Kafka client is not installed. "
-            "Install it with `pip install headrace[kafka]`."
+            "Install it with `pip install 'headrace[kafka]'`."
         )
         raise ConfigError(msg) from error
     return KafkaLog(config)

@@ -144,7 +144,7 @@ def _java(java: Java | StreamsError) -> Finding:
 
 def _package(name: str, least: str, extra: str, *, needed: bool) -> Finding:
     installed = _installed(name)
-    remedy = f"Install it with `pip install headrace[{extra}]`."
+    remedy = f"Install it with `pip install 'headrace[{extra}]'`."
     if installed is None:
         state: Literal["warning", "failed"] = "failed" if needed else "warning"
         use = "Not installed." if needed else "Not installed; only Kafka needs it."

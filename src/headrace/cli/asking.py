@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def instances_of(config: StreamsConfig) -> list[str]:
 
 def no_instance(application: str, config: StreamsConfig) -> QueryError:
     """Return the error that no instance answers queries of an application."""
-    name = application if is_target(application) else "app.py"
+    name = shlex.quote(application) if is_target(application) else "app.py"
     msg = (
         f"No instance answers queries of application {config.application_id!r}. Start one with "
         f"`headrace serve {name}`, or run the application with the setting `application.server`."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -63,7 +64,7 @@ class _Chosen:
     """An example, or a copy of one in a folder."""
 
     name: str
-    """How the command names it."""
+    """How the user names it."""
     target: str
     """How other commands name its program."""
     folder: Path | None = None
@@ -89,7 +90,8 @@ class _Chosen:
     @property
     def command(self) -> str:
         """How the command is repeated."""
-        return self.name if self.variant is None else f"{self.name} --variant {self.variant}"
+        words = [self.name] if self.variant is None else [self.name, "--variant", self.variant]
+        return shlex.join(words)
 
     @property
     def has_topology(self) -> bool:
@@ -225,7 +227,8 @@ def _copy(name: str, folder: Path, session: Session) -> None:
         raise RefusedError(msg) from None
     files = ", ".join(path.name for path in paths)
     shown = str(folder) if os.sep in str(folder) else f".{os.sep}{folder}"
-    text = f"Wrote {files} to {folder}. Run it with `{_own_command()} example {shown}`."
+    command = f"{_own_command()} example {shlex.quote(shown)}"
+    text = f"Wrote {files} to {folder}. Run it with `{command}`."
     session.did(text, files=[str(path) for path in paths])
 
 
@@ -255,7 +258,7 @@ def _run(
         with (
             log_lines(min(level, session.log_level)),
             chosen.beside(),
-            _answering(chosen, app, session, instances),
+            _answering(chosen, app, session, broker, instances),
             fed(app, feed),
         ):
             code = run_until_stopped(app, terminal)
@@ -277,7 +280,7 @@ def _prepare(
 
 @contextmanager
 def _answering(
-    chosen: _Chosen, app: KafkaStreams, session: Session, instances: int
+    chosen: _Chosen, app: KafkaStreams, session: Session, broker: BrokerOptions, instances: int
 ) -> Iterator[None]:
     """Start instances that answer queries for the time of a block, and print how to ask them."""
     if not instances:
@@ -293,9 +296,12 @@ def _answering(
     add_routes = chosen.module("web").add_routes if chosen.has_web else None
     with answering(app, instances, add_routes) as services:
         store = min(services[0].catalog.stores)
-        ask = f"  {_own_command()} query {chosen.target} {store} --server"
+        words = ["query", chosen.target, store, "--server"]
         urls = [service.url for service in services]
-        asks = [f"{ask} {url}" for url in urls]
+        asks = [
+            " ".join([f"  {_own_command()}", shlex.join([*words, url]), *broker.given()])
+            for url in urls
+        ]
         text = f"Instances answer queries at {', '.join(urls)}. Ask any of them:"
         session.say("\n".join(["", text, "", *asks, ""]))
         yield
@@ -329,15 +335,15 @@ def _config_of(
 
 
 def _next_steps(chosen: _Chosen, app: KafkaStreams, broker: BrokerOptions) -> str:
-    headrace = _own_command()
+    headrace, target = _own_command(), shlex.quote(chosen.target)
     consumes = [
-        f"  {headrace} consume {topic} --from-beginning --timeout 2s --app {chosen.target} "
+        f"  {headrace} consume {topic} --from-beginning --timeout 2s --app {target} "
         f"{broker.repeated(app.config)}"
         for topic in islice(Encoding(app).sinks, _FEW)
     ]
     text = _NEXT if chosen.folder else _NEXT + _COPY.replace("{name}", chosen.name)
     return text.format(
-        headrace=headrace, name=chosen.command, target=chosen.target, consumes="\n".join(consumes)
+        headrace=headrace, name=chosen.command, target=target, consumes="\n".join(consumes)
     )
 
 
@@ -345,4 +351,4 @@ def _own_command() -> str:
     """Return this command as it was typed, if it was a path from this folder."""
     typed = Path(sys.argv[0])
     is_typed = typed.name == "headrace" and not typed.is_absolute() and len(typed.parts) > 1
-    return str(typed) if is_typed else "headrace"
+    return shlex.quote(str(typed)) if is_typed else "headrace"

@@ -14,7 +14,7 @@ def main() -> None:
     if missing:
         print(
             f"The command line needs {' and '.join(missing)}, which is not installed. "
-            "Install it with `pip install headrace[cli]`.",
+            "Install it with `pip install 'headrace[cli]'`.",
             file=sys.stderr,
         )
         raise SystemExit(1)

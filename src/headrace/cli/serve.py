@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -47,6 +48,9 @@ def serve(
         from headrace.queries.server.server import FIRST_PORT, LAST_PORT
         from headrace.queries.service import QueryService
     address = server or app.config.application_server
+    chosen = broker.repeated(app.config)
+    if how.application_id is not None:
+        chosen += f" -s application.id={how.application_id}"
     level = logging.WARNING if session.quiet else logging.INFO
     with broker.repeated_in_errors(app.config), log_lines(min(level, session.log_level)):
         service = QueryService(
@@ -60,7 +64,8 @@ def serve(
             service.start()
             try:
                 session.did(
-                    f"Ask with `headrace stores {target}`, or see {service.url}/docs.",
+                    f"Ask with `headrace stores {shlex.quote(target)} {chosen}`, "
+                    f"or see {service.url}/docs.",
                     url=service.url,
                     application=app.config.application_id,
                 )

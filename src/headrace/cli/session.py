@@ -220,7 +220,7 @@ def extra_needed(what: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         msg = (
             f"{what} needs {error.name!r}, which is not installed. "
-            f"Install it with `pip install headrace[{extra}]`."
+            f"Install it with `pip install 'headrace[{extra}]'`."
         )
         raise StreamsError(msg) from error
 

@@ -109,14 +109,18 @@ class BrokerOptions:
 
     def repeated(self, config: StreamsConfig) -> str:
         """Return the flags with which another command finds the same log; secrets are masked."""
-        flags = [log_flags(config)]
+        return " ".join([log_flags(config), *self.given()])
+
+    def given(self) -> list[str]:
+        """Return the flags that were given besides those of the log; secrets are masked."""
+        flags = []
         if self.command_config is not None:
             flags.append(shlex.join(["--command-config", str(self.command_config)]))
         for name, value in self._settings():
             if name not in _LOG_SETTINGS:
                 shown = MASK if is_secret(name, value) else value
                 flags.append(shlex.join(["-s", f"{name}={shown}"]))
-        return " ".join(flags)
+        return flags
 
     def _settings(self) -> Iterator[tuple[str, str]]:
         for text in self.setting or ():

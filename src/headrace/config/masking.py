@@ -16,6 +16,8 @@ _SECRET_NAME = re.compile(
     r"|(?:access|account|api)[._-]?key|auth[._]user[._]info|oauthbearer[._]config",
     re.IGNORECASE,
 )
+# The name of a file is no secret, and a command that repeats it must work.
+_FILE_NAME = re.compile(r"\.(?:file|location)$")
 _SECRET_VALUE = re.compile(
     r"(?:password|passwd|secret|token|credential)\w*['\"]?\s*[=:]|://[^/@\s]*:[^/@\s]*@",
     re.IGNORECASE,
@@ -24,7 +26,8 @@ _SECRET_VALUE = re.compile(
 
 def is_secret(name: str, value: object = None) -> bool:
     """Whether a setting must not be printed, because of its name or its text."""
-    if _SECRET_NAME.search(name.replace("_", ".")):
+    dotted = name.replace("_", ".")
+    if _SECRET_NAME.search(dotted) and not _FILE_NAME.search(dotted):
         return True
     return isinstance(value, str) and _SECRET_VALUE.search(value) is not None
 
