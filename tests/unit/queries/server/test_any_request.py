@@ -32,7 +32,7 @@ CHOSEN = [
 
 
 def leaving(app: Any) -> Any:
-    """Return the app for readers who leave a watch, which has no end, when it has begun."""
+    """Return the app for readers who leave a watch, which has no end, after its first event."""
 
     async def call(scope: Any, receive: Any, send: Any) -> None:
         if not scope["path"].endswith("/changes"):
@@ -42,7 +42,7 @@ def leaving(app: Any) -> Any:
 
         async def send_some(message: Any) -> None:
             await send(message)
-            if message["type"] == "http.response.start":
+            if message.get("body"):
                 begun.set()
 
         async def receive_and_leave() -> Any:
