@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from headrace import BrokerUnavailableError, ProducerRecord, StreamsConfig
 from headrace.brokers import OffsetAndMetadata, TopicPartition, open_log
+from headrace.brokers.kafka.topics import KafkaTopics
+from headrace.brokers.sessions import Broker
 from headrace.clients import KafkaConsumer, KafkaProducer
 from tests.brokers.appending import assert_holds, record
 from tests.kafka_broker import RunningBroker, RunningCluster, start_broker, start_cluster
@@ -159,6 +161,40 @@ def test_too_few_replicas_in_sync_are_reported_and_waited_for(cluster: RunningCl
 
     assert_holds(log, strict, [b"late"])
     hasty.close()
+    log.close()
+
+
+def await_marker(log: Broker, name: TopicPartition, end: int) -> None:
+    """Wait for the marker of a transaction, which the broker writes after the commit."""
+    await_that(lambda: log.end_offsets([name])[name] > end, f"a marker behind {end} of {name}")
+
+
+def test_the_ends_of_a_transaction_are_right_if_their_leader_is_lost_before_the_question(
+    cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(StreamsConfig(bootstrap_servers=cluster.address, request_timeout=PATIENTLY))
+    log.create_topic("changelog")
+    changelog = TopicPartition("changelog", 0)
+    ask: Callable[..., dict[TopicPartition, int]] = KafkaTopics.uncommitted_ends
+    lost: list[RunningBroker] = []
+
+    def lose_leader_and_ask(topics: KafkaTopics, names: Any) -> dict[TopicPartition, int]:
+        lost[-1].kill()
+        return ask(topics, names)
+
+    monkeypatch.setattr(KafkaTopics, "uncommitted_ends", lose_leader_and_ask)
+    for number in range(1, 4):
+        lost.append(leader_of(cluster, "changelog"))
+        with log.transaction("writer-of-ends") as transaction:
+            values = [b"%d" % each for each in range(number)]
+            transaction.append([record("changelog", value) for value in values])
+            ends = transaction.ask_ends([changelog])
+        await_marker(log, changelog, ends[changelog])
+        *_, batch = log.read(changelog, 0, ends[changelog])
+        assert batch[-1].value == values[-1]
+        assert ends == {changelog: batch[-1].offset + 1}
+        lost[-1].start()
+        lost[-1].await_ready()
     log.close()
 
 
