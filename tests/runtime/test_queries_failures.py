@@ -322,12 +322,41 @@ def test_a_copy_joins_an_idle_application(application: CopiedApplication, start:
     assert copy.applier.is_ready()
 
 
+def versioned(folder: Path, **logging: str) -> CopiedApplication:
+    """Return an application that keeps the versions of each line."""
+    builder = StreamsBuilder()
+    kept = Materialized("kept", history_retention="1h", logging=logging)
+    builder.table(INPUT, key=str, value=str, materialized=kept)
+    return CopiedApplication(folder, builder.build())
+
+
+@pytest.mark.usefixtures("compacting")
+@pytest.mark.parametrize("new", [b"new", None])
+def test_the_latest_version_is_that_of_the_store_when_compaction_removes_others(
+    tmp_path: Path, start: Starter, new: bytes | None
+) -> None:
+    application = versioned(tmp_path, **{"min.compaction.lag.ms": "0"})
+    application.run("k", value=new, timestamp=2_000_000)
+    following = start(application)
+    following.step()
+    application.run("k", value=b"late", timestamp=1_000_000)
+    changelog = TopicPartition(f"{APPLICATION}-kept-changelog", 0)
+    end = application.log.end_offsets([changelog])[changelog]
+    left = [each.value for some in application.log.read(changelog, 0, end) for each in some]
+    assert left == [new]
+
+    following.step(3_000, 10)
+    joining = start(application)
+    joining.step()
+
+    for copy in (following, joining):
+        assert [row.value for row in copy.rows("kept")] == ([] if new is None else [new])
+    application.close()
+
+
 @pytest.mark.usefixtures("compacting")
 def test_late_versions_survive_compaction(tmp_path: Path, start: Starter) -> None:
-    builder = StreamsBuilder()
-    kept = Materialized("kept", history_retention="1h")
-    builder.table(INPUT, key=str, value=str, materialized=kept)
-    application = CopiedApplication(tmp_path, builder.build())
+    application = versioned(tmp_path)
     application.run("k", value=b"new", timestamp=2_000_000)
     following = start(application)
     following.step()
