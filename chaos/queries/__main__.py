@@ -35,6 +35,9 @@ def main() -> int:
         "--recovery", type=float, default=60.0, help="in how many seconds all is ready again"
     )
     parser.add_argument(
+        "--stop-seconds", type=float, default=75.0, help="for how long a process stands still"
+    )
+    parser.add_argument(
         "--minutes", type=float, default=60.0, help="in how many minutes all answers are taken"
     )
     given = parser.parse_args()
@@ -52,6 +55,7 @@ def main() -> int:
             given.spark,
             "at_least_once" if given.at_least_once else "exactly_once_v2",
             recovery_seconds=given.recovery,
+            stop_seconds=given.stop_seconds,
             minutes=given.minutes,
         )
         outcome = Campaign(plan, folder, partial(print, flush=True)).run()
@@ -72,7 +76,8 @@ def summary(outcome: Outcome) -> str:
     return (
         f"{counts.get('pinned', 0):,} pinned answers of {outcome.snapshots:,} snapshots; {others}; "
         f"{counts.get('cut', 0)} cuts of watches, {counts.get('reset', 0)} resets; "
-        f"{refused:,} refusals; kills: {kills}; longest gap {outcome.longest_gap:.2f} s, "
+        f"{outcome.compacted:,} late versions compacted; {refused:,} refusals; "
+        f"kills: {kills}; longest gap {outcome.longest_gap:.2f} s, "
         f"all ready again within {outcome.slowest_recovery:.1f} s; {outcome.seconds:.0f} s; "
         f"{len(outcome.problems)} wrong."
     )

@@ -18,14 +18,25 @@ from chaos.queries.expected import Orders, position_of
 from chaos.queries.feeding import Feeder, Follower, OwnWriter, random_order
 from chaos.queries.judging import Judge
 from chaos.queries.kills import Kills
+from chaos.queries.prices import Prices, rate
 from chaos.queries.processes import Site
-from chaos.queries.program import APPLICATION, HISTORIES, ORDERS, PARTITIONS, STORES
-from chaos.queries.reading import Reader
+from chaos.queries.program import (
+    APPLICATION,
+    HISTORIES,
+    INPUTS,
+    LATE,
+    PARTITIONS,
+    PRICES,
+    STORES,
+)
+from chaos.queries.reading import USER_COUNT, Reader, user_name
 from chaos.queries.watching import Watcher
 from headrace.brokers import open_log
+from headrace.brokers.log import TopicLog, TopicPartition
 from headrace.config import StreamsConfig
 from headrace.queries.coordination.local_routes import STATUS_PATH
 from headrace.testing.kafka.starting import free_ports
+from headrace.topology.naming import changelog_topic
 from tests.kafka_broker import RunningBroker
 
 INSTANCES = 3
@@ -35,12 +46,16 @@ _READY_SECONDS = 180.0
 _END_SECONDS = 10.0
 _REQUEST_TIMEOUT = "120s"
 """How long a write may take while a broker is away."""
+_FIRST_PRICES = 2_000
+"""The embedded log compacts changelogs that have so many records."""
 _ANSWERS_PER_SNAPSHOT = 200
 KINDS = (
     *("merged", "paged", "min", "unpinned", "watched", "cut", *HISTORIES),
     *("own write", "own write with client"),
 )
 """The kinds of answers, besides the pinned ones, that each campaign must have."""
+SNAPSHOTS = "snapshots"
+"""Counts the snapshots that pinned answers were of."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,8 @@ class Plan:
     """How many threads write orders and read behind them."""
     recovery_seconds: float = 60.0
     """In which time all is ready again after a kill."""
+    stop_seconds: float = 5.0
+    """For how long a process stands still."""
     minutes: float = 60.0
     """In which time there are all answers."""
 
@@ -90,6 +107,8 @@ class Outcome:
     kills: dict[str, int]
     longest_gap: float
     slowest_recovery: float
+    compacted: int = 0
+    """How many records compaction has removed from the changelog of late versions."""
     seconds: float = 0.0
     tails: list[str] = field(default_factory=list)
     """The last output of each process, if there are problems."""
@@ -108,11 +127,19 @@ class Campaign:
         self._plan, self._folder, self._say = plan, folder, say
         self._chance = Random(plan.seed)  # repeatable
         self._orders = Orders()
-        self._judge = Judge(self._orders)
+        self._users = [user_name(number) for number in range(USER_COUNT)]
+        self._prices = Prices(self._users)
+        self._judge = Judge(self._orders, self._prices)
         site = Site(folder, plan.servers, plan.on_spark, plan.guarantee)
         self._instances = [site.instance(port, plan.mistake) for port in free_ports(INSTANCES)]
         self._kills = Kills(
-            site, self._instances, plan.brokers, self._judge, self._chance, self._await
+            site,
+            self._instances,
+            plan.brokers,
+            self._judge,
+            self._chance,
+            self._await,
+            plan.stop_seconds,
         )
         self._slowest = 0.0
         self._read = threading.Event()
@@ -133,8 +160,7 @@ class Campaign:
         (self._folder / "state").mkdir(exist_ok=True)
         with ExitStack() as ends:
             log, other = (ends.enter_context(closing(open_log(config))) for _ in range(2))
-            log.create_topic(ORDERS, partitions=PARTITIONS)
-            self._orders.write(log, [random_order(self._chance) for _ in range(100)])
+            self._write_first(log)
             ends.callback(self._kill_all)
             for process in self._kills.processes:
                 process.start()
@@ -147,7 +173,16 @@ class Campaign:
             self._finish(threads)
             self._end(threads)
             self._stop()
-        return self._outcome(time.monotonic() - began)
+            compacted = self._compacted(log)
+        return self._outcome(time.monotonic() - began, compacted)
+
+    def _write_first(self, log: TopicLog) -> None:
+        """Write the rates of all users, and the first orders and prices behind them."""
+        for topic in INPUTS:
+            log.create_topic(topic, partitions=1 if topic == PRICES else PARTITIONS)
+        log.append([rate(user, self._orders.clock) for user in self._users])
+        self._orders.write(log, [random_order(self._chance) for _ in range(100)])
+        self._prices.write(log, _FIRST_PRICES)
 
     def _kill_all(self) -> None:
         for process in self._kills.processes:
@@ -158,7 +193,7 @@ class Campaign:
         failed = self._failed
         return [
             Follower(other, judge, self._over, failed),
-            Feeder(self._orders, log, self._fed, failed),
+            Feeder(self._orders, self._prices, log, self._fed, failed),
             *(
                 OwnWriter(
                     number,
@@ -169,7 +204,7 @@ class Campaign:
                     self._fed,
                     failed,
                     count=self._plan.own_writes,
-                    seconds=self._plan.recovery_seconds,
+                    seconds=self._plan.recovery_seconds + self._plan.stop_seconds,
                 )
                 for number in range(self._plan.own_writers)
             ),
@@ -202,11 +237,11 @@ class Campaign:
             self._say(f"{number + 1} of {plan.kills} kills ({kind}): {self._line()}")
         self._await_answers(plan.answers)
         self._await_answers(plan.own_writes, "own write")
+        self._await_answers(plan.least_snapshots, SNAPSHOTS)
 
     def _await_answers(self, count: int, kind: str = "pinned") -> None:
         last, moved = -1, time.monotonic()
-        while self._judge.counts[kind] < count and not self._judge.problems:
-            found = self._judge.counts[kind]
+        while (found := self._count(kind)) < count and not self._judge.problems:
             if found != last:
                 last, moved = found, time.monotonic()
             if time.monotonic() - moved > self._plan.recovery_seconds:
@@ -216,6 +251,9 @@ class Campaign:
                 self._judge.report("check", text)
             self._check_lives()
             time.sleep(_PAUSE_SECONDS)
+
+    def _count(self, kind: str) -> int:
+        return len(self._judge.tokens) if kind == SNAPSHOTS else self._judge.counts[kind]
 
     def _check_lives(self) -> None:
         for process in self._kills.processes:
@@ -229,9 +267,9 @@ class Campaign:
         limit = _READY_SECONDS if kind == "start" else self._plan.recovery_seconds
         with httpx.Client(timeout=5.0, trust_env=False) as http:
             for each in self._instances:
-                self._await(partial(_is_ready, http, each.name), each.name, limit)
+                self._await(partial(_is_ready, http, each.name), each.name, seconds=limit)
         if kind != "start":
-            self._await(lambda: self._judge.newest != before, "a new snapshot", limit)
+            self._await(lambda: self._judge.newest != before, "a new snapshot", seconds=limit)
             self._await_shown()
             self._slowest = max(self._slowest, time.monotonic() - began)
 
@@ -244,8 +282,16 @@ class Campaign:
                 what = f"{each.name} to show snapshot {number}"
                 self._await(partial(_shows, http, each.name, number), what)
 
-    def _await(self, is_so: Callable[[], bool], what: str, seconds: float | None = None) -> None:
-        limit = self._plan.recovery_seconds if seconds is None else seconds
+    def _await(
+        self,
+        is_so: Callable[[], bool],
+        what: str,
+        /,
+        *,
+        more: float = 0.0,
+        seconds: float | None = None,
+    ) -> None:
+        limit = more + (self._plan.recovery_seconds if seconds is None else seconds)
         give_up = time.monotonic() + limit
         while not is_so() and not self._judge.problems:
             if time.monotonic() > give_up:
@@ -265,7 +311,9 @@ class Campaign:
 
     def _has_all(self) -> bool:
         newest = self._judge.newest
-        return newest is not None and tuple(position_of(newest.position)) == self._orders.ends
+        if newest is None or newest.position[PRICES] != [self._prices.count]:
+            return False
+        return tuple(position_of(newest.position)) == self._orders.ends
 
     def _stop(self) -> None:
         if self._judge.problems:
@@ -278,7 +326,14 @@ class Campaign:
     def _line(self) -> str:
         return f"{self._judge.counts['pinned']:,} answers of {len(self._judge.tokens)} snapshots"
 
-    def _outcome(self, seconds: float) -> Outcome:
+    def _compacted(self, log: TopicLog) -> int:
+        name = TopicPartition(changelog_topic(APPLICATION, LATE), 0)
+        if name.topic not in log.list_topics():
+            return 0
+        end = log.end_offsets([name])[name]
+        return self._prices.count - sum(map(len, log.read(name, 0, end)))
+
+    def _outcome(self, seconds: float, compacted: int) -> Outcome:
         judge = self._judge
         tails = [f"{each.name}: {each.last_output()}" for each in self._kills.processes]
         return Outcome(
@@ -288,6 +343,7 @@ class Campaign:
             self._kills.done,
             judge.longest_gap,
             self._slowest,
+            compacted,
             seconds,
             tails if judge.problems else [],
         )

@@ -16,11 +16,14 @@ from chaos.queries.program import (
     OPEN,
     ORDERS,
     PARTITIONS,
+    RATED,
     RETENTION_MS,
+    STORES,
     USERS,
     WINDOW_MS,
     closes,
     group_of,
+    rate_of,
 )
 from headrace.brokers.log import RawRecord, TopicLog
 from headrace.records import RecordMetadata
@@ -64,7 +67,7 @@ class Orders:
     _times: list[list[int]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
     _by_user: defaultdict[str, list[Order]] = field(default_factory=lambda: defaultdict(list))
     _known: list[Stores] = field(
-        default_factory=lambda: [Stores((0,) * PARTITIONS, {USERS: {}, GROUPS: {}, OPEN: {}})]
+        default_factory=lambda: [Stores((0,) * PARTITIONS, {store: {} for store in STORES})]
     )
     _clock: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _held: threading.Lock = field(default_factory=threading.Lock)
@@ -75,6 +78,11 @@ class Orders:
         """How many orders each partition has."""
         with self._held:
             return tuple(map(len, self._orders))
+
+    @property
+    def clock(self) -> int:
+        """The timestamp of the newest order."""
+        return self._clock
 
     def write(self, log: TopicLog, orders: Iterable[tuple[str, int]]) -> list[RecordMetadata]:
         """Write orders, by user and amount. They are noted before: readers compare at once."""
@@ -128,7 +136,8 @@ class Orders:
                     opened.pop(user, None)
                 else:
                     opened[user] = opened.get(user, 0) + amount
-        return Stores(wanted, {USERS: users, GROUPS: groups, OPEN: opened})
+        rated = {user: total * rate_of(user) for user, total in users.items()}
+        return Stores(wanted, {USERS: users, GROUPS: groups, OPEN: opened, RATED: rated})
 
     def windows(self, user: str, position: Position) -> list[tuple[int, int, int]]:
         """Return start, end and sum of the windows of a user that have not expired."""
@@ -187,5 +196,5 @@ def _is_below(position: Position, other: Position) -> bool:
 
 
 def position_of(position: Mapping[str, Sequence[int]]) -> Sequence[int]:
-    """Return the position in the input of a snapshot record."""
+    """Return the position of a snapshot record in the orders."""
     return position.get(ORDERS, ())

@@ -13,6 +13,7 @@ import httpx
 
 from chaos.queries.expected import Orders
 from chaos.queries.judging import Judge
+from chaos.queries.prices import Prices, rate
 from chaos.queries.processes import Kept
 from chaos.queries.program import APPLICATION, GROUPS, STORES, group_of
 from chaos.queries.reading import USER_COUNT, user_name
@@ -27,6 +28,9 @@ from headrace.runtime.snapshots import decode_snapshot
 from headrace.topology.naming import snapshots_name
 
 _MOST_AMOUNT = 1_000
+_MOST_PRICES = 4
+_RATES = 0.05
+"""The share of steps that write a rate."""
 _WAIT_MS = "5000"
 _CLIENT_TIMEOUT = "10s"
 _SLOW_SECONDS = 2.0
@@ -38,22 +42,30 @@ def random_order(chance: Random) -> tuple[str, int]:
 
 
 class Feeder(Worker):
-    """Writes a few orders at a time."""
+    """Writes a few orders and prices at a time, and a rate now and then.
+
+    While the rates are quiet, the application holds orders back.
+    """
 
     def __init__(
         self,
         orders: Orders,
+        prices: Prices,
         log: TopicLog,
         over: threading.Event,
         on_error: Callable[[BaseException], None],
     ) -> None:
         super().__init__("feeder", over, on_error, 0.03)
-        self._orders, self._log = orders, log
+        self._orders, self._prices, self._log = orders, prices, log
         self._chance = Random("feeder")  # repeatable
 
     def step(self) -> None:
         count = self._chance.randint(1, 12)
         self._orders.write(self._log, [random_order(self._chance) for _ in range(count)])
+        self._prices.write(self._log, self._chance.randint(1, _MOST_PRICES))
+        if self._chance.random() < _RATES:
+            user = user_name(self._chance.randrange(USER_COUNT))
+            self._log.append([rate(user, self._orders.clock)])
 
 
 class OwnWriter(AskingWorker):
@@ -119,7 +131,7 @@ class OwnWriter(AskingWorker):
         params = {"min_position": "{}:{}:{}".format(*record), "wait_ms": _WAIT_MS}
         token: Token | None = None
         for store, key in reads:
-            instance = self._chance.choice(self._instances).name
+            instance = self._any().name
             path = f"stores/{store}/keys/{key}"
             reply = self._asker.ask(instance, path, params, allowed=frozenset({409}))
             if reply is None:
@@ -159,7 +171,7 @@ class OwnWriter(AskingWorker):
         if known is not None:
             return known
         store, key = read
-        instance = self._chance.choice(self._instances).name
+        instance = self._any().name
         params = {"snapshot": str(token)}
         gone = frozenset({410})
         reply = self._asker.ask(instance, f"stores/{store}/keys/{key}", params, allowed=gone)

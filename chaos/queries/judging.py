@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chaos.queries.expected import Orders, Stores, position_of
-from chaos.queries.program import VERSIONS, WINDOWS
+from chaos.queries.prices import Prices
+from chaos.queries.program import LATE, VERSIONS, WINDOWS
 from headrace.queries.tokens import Token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
@@ -38,10 +39,13 @@ class Judge:
 
     Args:
         orders: The orders that were written.
+        prices: The prices that were written.
         behind_seconds: For how long an answer may be more than three snapshots behind.
     """
 
-    def __init__(self, orders: Orders, behind_seconds: float = BEHIND_SECONDS) -> None:
+    def __init__(
+        self, orders: Orders, prices: Prices, behind_seconds: float = BEHIND_SECONDS
+    ) -> None:
         self.problems: list[str] = []
         """The broken invariants, with the reasons."""
         self.counts: Counter[str] = Counter()
@@ -50,7 +54,7 @@ class Judge:
         """The snapshots that pinned answers were of."""
         self.longest_gap = 0.0
         """The longest time without an answer to an unpinned read."""
-        self._orders = orders
+        self._orders, self._prices = orders, prices
         self._behind_seconds = behind_seconds
         self._answered_at: float | None = None
         self._records: dict[Token, SnapshotRecord] = {}
@@ -116,9 +120,11 @@ class Judge:
         return self._orders.recent_time(position_of(position), back_ms)
 
     def expected_history(self, store: str, user: str, token: Token, as_of: int = 0) -> Any:
-        """Return what a known snapshot has of a user: windows, sessions or a version."""
+        """Return what a known snapshot has of a user: windows, sessions, a version or a price."""
         position = self.position_of(token)
         assert position is not None, "known"
+        if store == LATE:
+            return self._prices.latest(user, position)
         offsets = tuple(max(0, each) for each in position_of(position))
         if store == VERSIONS:
             return self._orders.version(user, offsets, as_of)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
-from chaos.queries.judging import Judge
+from chaos.queries.judging import MOST_BEHIND, Judge
 from chaos.queries.processes import Kept, Site
 from chaos.queries.program import APPLICATION, PARTITIONS, STORES
 from chaos.queries.running import HALF_WRITTEN, NOT_RECORDED
@@ -18,15 +19,22 @@ from tests.kafka_broker import RunningBroker
 INSTANCE, DRIVER, BROKER = "instance", "application", "broker"
 HAND_OVER, ORDERLY = "hand-over", "orderly hand-over"
 """A standby takes over from a leader that is killed, or that ends in order."""
-KINDS = (INSTANCE, HALF_WRITTEN, HAND_OVER, BROKER, NOT_RECORDED, INSTANCE, ORDERLY, DRIVER)
+STOPPED, STOPPED_LEADER = "stopped instance", "stopped leader"
+"""A process stands still, and continues when all others have gone on without it."""
+KINDS = (
+    *(INSTANCE, HALF_WRITTEN, STOPPED, HAND_OVER, BROKER),
+    *(NOT_RECORDED, STOPPED_LEADER, INSTANCE, ORDERLY, DRIVER),
+)
 """The kinds of kills, in the order in which a campaign makes them."""
 _METADATA_SECONDS = 10.0
+_SESSION_SECONDS = 60.0
+"""How long the session of a leader lasts at most."""
 
 
 class Await(Protocol):
-    """Waits for something, and reports it if it does not come in time."""
+    """Waits for something, ``more`` seconds than usual, and reports it if it does not come."""
 
-    def __call__(self, is_so: Callable[[], bool], what: str, /) -> None: ...
+    def __call__(self, is_so: Callable[[], bool], what: str, /, *, more: float = 0.0) -> None: ...
 
 
 class Kills:
@@ -39,6 +47,7 @@ class Kills:
         judge: Knows the newest snapshot.
         chance: Chooses.
         wait: Waits.
+        stop_seconds: For how long a process stands still.
     """
 
     def __init__(
@@ -49,6 +58,7 @@ class Kills:
         judge: Judge,
         chance: Random,
         wait: Await,
+        stop_seconds: float,
     ) -> None:
         self.application = site.application()
         """The process that leads."""
@@ -58,6 +68,7 @@ class Kills:
         """How many kills there were, by kind."""
         self._site, self._instances, self._brokers = site, instances, brokers
         self._judge, self._chance, self._await = judge, chance, wait
+        self._stop_seconds = stop_seconds
         # A cluster of one broker is away as a whole while that starts again.
         self._kinds = [kind for kind in KINDS if kind != BROKER or len(brokers) > 1]
 
@@ -78,6 +89,10 @@ class Kills:
                 self._restart(self.application)
             case "broker":
                 self._kill_broker()
+            case "stopped instance":
+                self._stop_instance(self._chance.choice(self._instances))
+            case "stopped leader":
+                self._stop_leader()
             case "hand-over" | "orderly hand-over":
                 self._hand_over(is_orderly=kind == ORDERLY)
             case _:
@@ -91,14 +106,54 @@ class Kills:
         process.kill()
         process.start()
 
-    def _hand_over(self, *, is_orderly: bool) -> None:
+    def _stop_instance(self, instance: Kept) -> None:
+        """Let an instance stand still while the application makes snapshots."""
+        since = self._number()
+        instance.stand_still(self._site.nobody_writes)
+        self._pass_time()
+        self._await(lambda: self._number() > since + MOST_BEHIND, "snapshots without an instance")
+        instance.resume()
+
+    def _stop_leader(self) -> None:
+        """Let the leader stand still until another one leads; it must end, or stand by."""
         leader = self.application
+        standby, epoch = self._stand_by() if self._site.has_sessions else (leader, -1)
+        leader.stand_still(self._site.nobody_writes)
+        if standby is not leader:
+            self._site.end_session()
+            self.application, self.standby = standby, None
+            led = "a snapshot of a leader that did not wait for the one before"
+            self._await(lambda: self._is_led_after(epoch), led, more=_SESSION_SECONDS)
+        self._pass_time()
+        said = leader.size()
+        leader.resume()
+        if standby is not leader:
+            self._await(
+                lambda: not leader.is_up() or self._site.stands_by(leader, said),
+                "the old leader to end",
+            )
+            leader.kill()
+
+    def _pass_time(self) -> None:
+        until = time.monotonic() + self._stop_seconds
+        self._await(lambda: time.monotonic() >= until, "time to pass", more=self._stop_seconds)
+
+    def _number(self) -> int:
+        newest = self._judge.newest
+        return -1 if newest is None else newest.snapshot
+
+    def _stand_by(self) -> tuple[Kept, int]:
+        """Start a process that waits to lead; return it with the epoch of the leader."""
         # Before it starts, so that an error on the way ends it, too.
         self.standby = standby = self._site.application()
         standby.start()
         self._await(lambda: self._site.stands_by(standby), "a process that stands by")
         before = self._judge.newest
-        epoch = -1 if before is None else before.leader_epoch
+        return standby, -1 if before is None else before.leader_epoch
+
+    def _hand_over(self, *, is_orderly: bool) -> None:
+        leader = self.application
+        standby, epoch = self._stand_by()
         self.application, self.standby = standby, None
         if is_orderly:
             code = leader.stop()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.processes import Session
-from chaos.queries.program import APPLICATION
-from chaos.queries.running import DIE, HALF_WRITTEN, STANDS_BY
+from chaos.queries.program import APPLICATION, SETTINGS
+from chaos.queries.running import DIE, HALF_WRITTEN, LEADING, STANDS_BY
 from chaos.steps import FOLDER, arm
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("program.py")
 _END_SECONDS = 60.0
+_PAUSE_SECONDS = 0.05
 _COVERAGE = "COVERAGE_PROCESS_"
 """Variables that let coverage measure the processes of a process, which slows them."""
 
@@ -44,6 +48,8 @@ class Kept:
         self.name = name
         self.lives = 0
         """How often it was started."""
+        self.stands_still = False
+        """Whether it gets no processor time."""
         self.output = folder / f"{name.replace(':', '-')}.log"
         self._command = command
         self._folder = folder
@@ -75,8 +81,25 @@ class Kept:
         """Return whether it lives."""
         return self._process is not None and self._process.poll() is None
 
+    def stand_still(self, may: Callable[[], bool]) -> None:
+        """Let it and what it has started stand still, at an instant at which they may."""
+        assert self._process is not None, "started"
+        session = Session(self._process.pid)
+        self.stands_still = True
+        while session.stop(session.pids()) and not may():
+            session.resume(session.pids())
+            time.sleep(_PAUSE_SECONDS)
+
+    def resume(self) -> None:
+        """Let it continue."""
+        assert self._process is not None, "started"
+        session = Session(self._process.pid)
+        session.resume(session.pids())
+        self.stands_still = False
+
     def kill(self) -> None:
         """End it and what it has started, at once."""
+        self.stands_still = False
         if self._process is not None:
             Session(self._process.pid).kill()
             self._process.wait()
@@ -92,13 +115,20 @@ class Kept:
             self.kill()
             return -1
 
-    def has_said(self, text: str) -> bool:
-        """Return whether a text is in its output."""
-        return self.output.exists() and text in self.output.read_text(errors="replace")
+    def has_said(self, text: str, since: int = 0) -> bool:
+        """Return whether a text is in its output, behind so many characters."""
+        return text in self._said()[since:]
+
+    def size(self) -> int:
+        """Return how many characters its output has."""
+        return len(self._said())
+
+    def _said(self) -> str:
+        return self.output.read_text(errors="replace") if self.output.exists() else ""
 
     def last_output(self) -> str:
         """Return the end of its output."""
-        return self.output.read_text(errors="replace")[-2_000:] if self.output.exists() else ""
+        return self._said()[-2_000:]
 
 
 @dataclass
@@ -139,9 +169,37 @@ class Site:
         patch = (ROOT / "chaos" / "patch",)
         return Kept(name, [sys.executable, *command], self.folder, patch, steps)
 
-    def stands_by(self, process: Kept) -> bool:
-        """Return whether a process of the application waits for another one to end."""
-        return process.has_said(STANDS_BY)
+    def stands_by(self, process: Kept, since: int = 0) -> bool:
+        """Return whether a process of the application waits for another one to end.
+
+        Args:
+            process: The process.
+            since: What it has written by then does not count, in characters.
+        """
+        return process.has_said(STANDS_BY, since)
+
+    def nobody_writes(self) -> bool:
+        """Return whether no process holds the lock of the embedded log."""
+        if self.servers is not None:
+            return True
+        path = self.folder / "state" / "topics.db"
+        with closing(sqlite3.connect(path, timeout=0.0, isolation_level=None)) as database:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            database.execute("ROLLBACK")
+        return True
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether a leader that stands still loses its place to the next one."""
+        return not self.on_spark or self.servers is not None
+
+    def end_session(self) -> None:
+        """Let the next process of the application lead, as the end of a session does on Spark."""
+        if not self.on_spark:
+            (self.folder / LEADING).unlink()
 
     def die_at(self, place: str) -> None:
         """Let the application end at a place of a batch, soon.
@@ -160,5 +218,7 @@ class Site:
 
     def _options(self) -> list[str]:
         options = ["--state-dir", str(self.folder / "state")]
-        options += ["--setting", f"processing.guarantee={self.guarantee}"]
+        settings = {"processing.guarantee": self.guarantee, **SETTINGS}
+        for name, value in settings.items():
+            options += ["--setting", f"{name}={value}"]
         return [*options, "--bootstrap-servers", self.servers] if self.servers else options

@@ -12,19 +12,29 @@ from headrace import (
 )
 
 APPLICATION = "chaos-queries"
-ORDERS = "orders"
+ORDERS, RATES, PRICES = "orders", "rates", "prices"
+INPUTS = (ORDERS, RATES, PRICES)
 PARTITIONS = 3
-USERS, GROUPS, OPEN = "by-user", "by-group", "open"
-STORES = (USERS, GROUPS, OPEN)
+USERS, GROUPS, OPEN, RATED = "by-user", "by-group", "open", "by-rate"
+STORES = (USERS, GROUPS, OPEN, RATED)
 """The stores with one value for each key."""
-WINDOWS, SESSIONS, VERSIONS = "by-window", "by-session", "last"
-HISTORIES = (WINDOWS, SESSIONS, VERSIONS)
+WINDOWS, SESSIONS, VERSIONS, LATE = "by-window", "by-session", "last", "late"
+HISTORIES = (WINDOWS, SESSIONS, VERSIONS, LATE)
 """The stores with several values for each key."""
 GROUP_COUNT = 7
 WINDOW_MS, GAP_MS = 2_000, 150
 RETENTION_MS = 60_000
 """How long windows and sessions stay: a campaign is longer, so they expire while it reads."""
 HISTORY_MS = 3_600_000
+SETTINGS = {
+    # The table of rates is quiet, so the join holds orders back.
+    "max.task.idle.ms": "300",
+    # Kafka compacts changelogs while instances read them.
+    "topic.segment.ms": "2000",
+    "topic.min.cleanable.dirty.ratio": "0.01",
+}
+"""The settings of the application and its instances."""
+_COMPACTS_AT_ONCE = {"min.compaction.lag.ms": "0"}
 
 
 def group_of(amount: int) -> str:
@@ -35,6 +45,11 @@ def group_of(amount: int) -> str:
 def closes(amount: int) -> bool:
     """Return whether an order deletes the open sum of its user."""
     return amount % 4 == 0
+
+
+def rate_of(user: str) -> int:
+    """Return the rate of a user, which never changes."""
+    return 1 + sum(user.encode()) % 5
 
 
 def nothing_open() -> int | None:
@@ -65,6 +80,11 @@ def topology() -> Topology:
         materialized=Materialized(SESSIONS, retention=RETENTION_MS),
     )
     orders.to_table(materialized=Materialized(VERSIONS, history_retention=HISTORY_MS))
+    rates = builder.table(RATES, key=str, value=int)
+    rated = orders.join(rates, lambda amount, rate: amount * rate, value=int)
+    rated.group_by_key().reduce(lambda total, amount: total + amount, materialized=RATED)
+    late = Materialized(LATE, history_retention=HISTORY_MS, logging=_COMPACTS_AT_ONCE)
+    builder.table(PRICES, key=str, value=int, materialized=late)
     return builder.build()
 
 

@@ -79,9 +79,6 @@ class Reader(AskingWorker):
             self._read_pinned(self._chance.choice(self._old))
         self._old.append(token)
 
-    def _any(self) -> Kept:
-        return self._chance.choice(self._instances)
-
     def _stores(self, reply: Reply) -> Stores | None:
         return self._judge.stores_at(reply.token, reply.position)
 
@@ -115,7 +112,7 @@ class Reader(AskingWorker):
         for _ in range(_HISTORIES_PER_SNAPSHOT):
             self._read_history(token)
         store = self._chance.choice(STORES)
-        for instance in self._chance.sample(self._instances, 2):
+        for instance in self._chance.sample(self._awake(), 2):
             path = f"stores/{store}/entries"
             reply = self._asker.ask(instance.name, path, params, allowed=_GONE)
             if reply is not None:
@@ -132,7 +129,8 @@ class Reader(AskingWorker):
             params["limit"] = "1000"
             path = f"stores/{store}/{'windows' if store == WINDOWS else 'sessions'}/{user}"
         else:
-            # Rounded, so that several readers ask for the same.
+            # Rounded, so that several readers ask for the same. Of late versions compaction may
+            # remove all but the latest, and all prices are older than orders.
             back_ms = self._chance.randrange(_MOST_BACK_MS) // WINDOW_MS * WINDOW_MS
             params["as_of"] = str(self._judge.time_at(token, back_ms))
             path = f"stores/{store}/versions/{user}"

@@ -2,7 +2,9 @@
 
 Its checkpoint is on disk, so it can be killed at any instant. It plans a batch, writes it, keeps
 the state and commits, as Spark does. The file ``die`` in its folder names the place of a batch at
-which it kills itself. A second process of the same folder stands by until the first has ended.
+which it kills itself. A second process of the same folder stands by until the first has ended, or
+until the file ``leading``, which the first has locked, is removed: the session of a leader that
+stands still has ended. Each leader copies the checkpoint, so that such a one changes only its own.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.queries.program import APPLICATION, topology
+from chaos.queries.program import APPLICATION, SETTINGS, topology
 from headrace.brokers import open_log
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.config import StreamsConfig
@@ -31,7 +34,7 @@ from headrace.topology.naming import leader_name
 
 HALF_WRITTEN, NOT_RECORDED = "half-written", "not-recorded"
 """Where it may kill itself: between the transactions of a batch, or before the snapshot record."""
-DIE = "die"
+DIE, LEADING = "die", "leading"
 STANDS_BY = "this process stands by"
 """A process that stands by prints it, as one on Spark does."""
 
@@ -46,20 +49,21 @@ class Checkpoint:
     """The batches and the state of the application, in files that are replaced as a whole.
 
     Args:
-        folder: Where they are.
+        folder: Has a folder for each leader.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(exist_ok=True)
-        self.batch_log = DurableBatchLog(folder)
-
-    def next_leader(self) -> int:
-        """Return the number of this process among the leaders."""
-        path = self._folder / "leader"
-        epoch = int(path.read_text()) + 1 if path.exists() else 0
-        _replace(path, b"%d" % epoch)
-        return epoch
+        earlier = (
+            sorted(folder.iterdir(), key=lambda each: int(each.name)) if folder.exists() else []
+        )
+        self.leader_epoch = len(earlier)
+        """The number of this process among the leaders."""
+        self._folder = folder / str(self.leader_epoch)
+        if earlier:
+            shutil.copytree(earlier[-1], self._folder)
+        else:
+            self._folder.mkdir(parents=True)
+        self.batch_log = DurableBatchLog(self._folder)
 
     def load(self, query: InProcessQuery, batch: int) -> None:
         """Set the state of a query to that after a batch."""
@@ -121,7 +125,7 @@ class DurableQuery(InProcessQuery):
 def open_query(config: StreamsConfig, folder: Path) -> DurableQuery:
     """Return the query of a new leader, after the batch that its predecessor left unfinished."""
     checkpoint = Checkpoint(folder)
-    epoch = checkpoint.next_leader()
+    epoch = checkpoint.leader_epoch
     group = leader_name(APPLICATION)
     log = open_log(config)
     ensure_topic(log, group, 1)
@@ -168,12 +172,13 @@ def _die_at(place: str, query: DurableQuery) -> None:
 
 def lead(folder: Path, over: threading.Event) -> bool:
     """Wait until no other process leads; return False if this one is to end before that."""
-    file = os.open(folder / "leading", os.O_CREAT | os.O_RDWR)  # locked until the process ends
     said = False
     while True:
+        file = os.open(folder / LEADING, os.O_CREAT | os.O_RDWR)  # locked until the process ends
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(file)
             if not said:
                 print(STANDS_BY, flush=True)
             said = True
@@ -203,12 +208,16 @@ def main() -> None:
     settings: dict[str, Any] = {"processing_guarantee": given.guarantee}
     if given.bootstrap_servers:
         settings["bootstrap_servers"] = given.bootstrap_servers
-    config = StreamsConfig(
-        application_id=APPLICATION,
-        state_dir=given.folder / "state",
-        trigger="available_now",
-        request_timeout=_REQUEST_TIMEOUT,
-    ).with_settings(**settings)
+    config = (
+        StreamsConfig(
+            application_id=APPLICATION,
+            state_dir=given.folder / "state",
+            trigger="available_now",
+            request_timeout=_REQUEST_TIMEOUT,
+        )
+        .with_settings(**settings)
+        .overlaid_by(StreamsConfig.from_properties(SETTINGS))
+    )
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     if lead(given.folder, over):

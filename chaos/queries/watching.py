@@ -56,7 +56,7 @@ class Watcher(AskingWorker):
         """Read the whole store; return where to watch on."""
         while not self._over.is_set():
             params = {"limit": "1000"} | ({} if at is None else {"snapshot": str(at)})
-            instance = self._chance.choice(self._instances).name
+            instance = self._any().name
             path = f"stores/{self._store}/entries"
             reply = self._asker.ask(instance, path, params, allowed=frozenset({410}))
             if reply is not None:

@@ -80,3 +80,10 @@ class AskingWorker(Worker):
 
     def close(self) -> None:
         self._asker.close()
+
+    def _awake(self) -> list[Kept]:
+        """Return the instances that do not stand still: no answer comes from these."""
+        return [each for each in self._instances if not each.stands_still]
+
+    def _any(self) -> Kept:
+        return self._chance.choice(self._awake())

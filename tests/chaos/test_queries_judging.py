@@ -12,16 +12,19 @@ import pytest
 from chaos.queries.campaign import KINDS, Plan
 from chaos.queries.expected import ORDER_MS, Orders
 from chaos.queries.judging import BEHIND_ANSWERS, MOST_BEHIND, Judge
+from chaos.queries.prices import Prices
 from chaos.queries.program import (
     GAP_MS,
     GROUPS,
     OPEN,
     ORDERS,
     PARTITIONS,
+    RATED,
     RETENTION_MS,
     USERS,
     WINDOW_MS,
     group_of,
+    rate_of,
 )
 from headrace.brokers import open_log
 from headrace.brokers.log import TopicLog
@@ -57,7 +60,7 @@ def record(number: int, leader_epoch: int = 1, orders: int = 0) -> SnapshotRecor
 
 def judge_of(snapshots: int, behind_seconds: float = 0.0) -> Judge:
     """Return a judge that has read records of the first snapshots."""
-    judge = Judge(Orders(), behind_seconds)
+    judge = Judge(Orders(), Prices(()), behind_seconds)
     for number in range(snapshots):
         judge.note_record(record(number))
     return judge
@@ -211,7 +214,12 @@ def test_the_stores_are_those_of_the_orders_below_a_position(
     assert one is not None
     assert two is not None
     assert everything is not None
-    assert one.sums == {USERS: {"u01": 5}, GROUPS: {group_of(5): 5}, OPEN: {"u01": 5}}
+    assert one.sums == {
+        USERS: {"u01": 5},
+        GROUPS: {group_of(5): 5},
+        OPEN: {"u01": 5},
+        RATED: {"u01": 5 * rate_of("u01")},
+    }
     assert two.sums[USERS] == two.sums[OPEN] == {"u01": 14}
     assert everything.sums[USERS] == {"u01": 22}
     assert everything.sums[OPEN] == {}, "an order that four divides deletes the open sum"
