@@ -173,7 +173,8 @@ class Orders:
         with self._held:
             found = zip(self._times, position, strict=True)
             newest = [times[end - 1] for times, end in found if end > 0]
-        return max(newest, default=0) - back_ms
+            # Before the first order, an application may have reflected rates and prices.
+            return max(newest, default=self._clock) - back_ms
 
     def _history(self, user: str, position: Position) -> tuple[list[Order], int]:
         """Return the orders of a user below a position that may be seen, and the partition's time.
