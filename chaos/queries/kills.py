@@ -26,6 +26,8 @@ KINDS = (
     *(NOT_RECORDED, STOPPED_LEADER, INSTANCE, ORDERLY, DRIVER),
 )
 """The kinds of kills, in the order in which a campaign makes them."""
+_COORDINATOR = ("__consumer_offsets", 0)
+"""The partition whose leader coordinates all groups of these brokers."""
 _METADATA_SECONDS = 10.0
 _SESSION_SECONDS = 60.0
 """How long the session of a leader lasts at most."""
@@ -169,9 +171,14 @@ class Kills:
         return newest is not None and newest.leader_epoch > epoch
 
     def _kill_broker(self) -> None:
-        """Kill the broker that leads a changelog partition, and start it when others lead."""
-        topic = changelog_topic(APPLICATION, self._chance.choice(STORES))
-        partition = self._chance.randrange(PARTITIONS)
+        """Kill the broker that coordinates groups, or leads a changelog partition, by turns.
+
+        It starts again when others do that.
+        """
+        topic, partition = _COORDINATOR
+        if self.done[BROKER] % 2 == 0:
+            topic = changelog_topic(APPLICATION, self._chance.choice(STORES))
+            partition = self._chance.randrange(PARTITIONS)
         address = ",".join(broker.address for broker in self._brokers)
         admin = AdminClient({"bootstrap.servers": address})
 

@@ -9,13 +9,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
 from headrace import KafkaStreams, StreamsBuilder, StreamsConfig
-from headrace.brokers import open_log
+from headrace.brokers import TopicPartition, open_log
 from headrace.errors import ConfigError
 from headrace.queries.coordination.http_transport import HttpTransport
 from headrace.queries.coordination.local_reads import (
@@ -224,6 +225,39 @@ def test_an_application_answers_until_it_is_closed(
     streams.close()
 
     assert count_of(url, "a") is None
+
+
+def has_count(url: str, key: str, count: int) -> bool:
+    return count_of(url, key) == count
+
+
+def written_by(application: Application, url: str | None) -> list[tuple[object, ...]]:
+    """Return the changelog of some batches; with a server, one that answers between them."""
+    for number in range(4):
+        application.run(b"a", b"%d" % number)
+        if url is not None:
+            await_that(partial(has_count, url, "a", number + 1), f"count {number + 1}")
+            assert httpx.get(f"{url}/v1/stores/counts/entries").status_code == 200
+            statement = {"sql": "SELECT count(*) FROM counts"}
+            assert httpx.post(f"{url}/v1/sql", json=statement).status_code == 200
+    found: list[tuple[object, ...]] = []
+    for partition in range(2):
+        name = TopicPartition("application-counts-changelog", partition)
+        end = application.log.end_offsets([name])[name]
+        for records in application.log.read(name, 0, end):
+            found += [(partition, each.offset, each.key, each.value) for each in records]
+    return found
+
+
+def test_an_application_writes_the_same_whether_it_is_asked_or_not(
+    tmp_path: Path, application: Application, services: list[QueryService]
+) -> None:
+    services.append(started(application))
+    with closing(Application(tmp_path / "alone")) as alone:
+        written = written_by(alone, None)
+
+    assert written_by(application, services[0].url) == written
+    assert len(written) == 16
 
 
 def test_an_application_runs_though_its_port_is_taken(
