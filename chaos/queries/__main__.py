@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.queries.campaign import Campaign, Outcome, Plan
+from chaos.queries.kills import KINDS
 from chaos.queries.program import HISTORIES
 from tests.kafka_broker import RunningBroker, start_cluster
 
@@ -27,6 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m chaos.queries", description=__doc__)
     parser.add_argument("--answers", type=int, default=100_000, help="pinned answers to take")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only kills of these kinds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kafka", action="store_true", help="on three Kafka brokers")
     parser.add_argument("--spark", action="store_true", help="run the application on Spark")
@@ -55,6 +57,7 @@ def main() -> int:
             given.spark,
             "at_least_once" if given.at_least_once else "exactly_once_v2",
             recovery_seconds=given.recovery,
+            kinds=given.kind or KINDS,
             stop_seconds=given.stop_seconds,
             minutes=given.minutes,
         )
@@ -71,7 +74,16 @@ def summary(outcome: Outcome) -> str:
     kills = ", ".join(f"{count} {kind}" for kind, count in outcome.kills.items())
     others = ", ".join(
         f"{counts.get(kind, 0):,} {kind}"
-        for kind in (*HISTORIES, "merged", "paged", "min", "unpinned", "own write", "watched")
+        for kind in (
+            *HISTORIES,
+            "merged",
+            "paged",
+            "min",
+            "unpinned",
+            "own write",
+            "watched",
+            "woken",
+        )
     )
     return (
         f"{counts.get('pinned', 0):,} pinned answers of {outcome.snapshots:,} snapshots; {others}; "

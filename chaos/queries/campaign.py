@@ -17,6 +17,7 @@ import httpx
 from chaos.queries.expected import Orders, position_of
 from chaos.queries.feeding import Feeder, Follower, OwnWriter, random_order
 from chaos.queries.judging import Judge
+from chaos.queries.kills import KINDS as KILLS
 from chaos.queries.kills import Kills
 from chaos.queries.prices import Prices, rate
 from chaos.queries.processes import Site
@@ -76,6 +77,8 @@ class Plan:
     """How many threads write orders and read behind them."""
     recovery_seconds: float = 60.0
     """In which time all is ready again after a kill."""
+    kinds: Sequence[str] = KILLS
+    """The kinds of kills, in their order."""
     stop_seconds: float = 5.0
     """For how long a process stands still."""
     minutes: float = 60.0
@@ -140,6 +143,7 @@ class Campaign:
             self._chance,
             self._await,
             plan.stop_seconds,
+            plan.kinds,
         )
         self._slowest = 0.0
         self._read = threading.Event()

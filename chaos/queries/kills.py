@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from random import Random
 from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
+from chaos.queries.asking import Asker
 from chaos.queries.judging import MOST_BEHIND, Judge
 from chaos.queries.processes import Kept, Site
-from chaos.queries.program import APPLICATION, PARTITIONS, STORES
+from chaos.queries.program import APPLICATION, PARTITIONS, STORES, USERS
+from chaos.queries.reading import USER_COUNT, user_name
 from chaos.queries.running import HALF_WRITTEN, NOT_RECORDED
+from headrace.queries.tokens import Token, token_of
 from headrace.topology.naming import changelog_topic
 from tests.kafka_broker import RunningBroker
 
@@ -50,6 +54,7 @@ class Kills:
         chance: Chooses.
         wait: Waits.
         stop_seconds: For how long a process stands still.
+        kinds: The kinds of kills, in their order.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Kills:
         chance: Random,
         wait: Await,
         stop_seconds: float,
+        kinds: Sequence[str] = KINDS,
     ) -> None:
         self.application = site.application()
         """The process that leads."""
@@ -72,7 +78,7 @@ class Kills:
         self._judge, self._chance, self._await = judge, chance, wait
         self._stop_seconds = stop_seconds
         # A cluster of one broker is away as a whole while that starts again.
-        self._kinds = [kind for kind in KINDS if kind != BROKER or len(brokers) > 1]
+        self._kinds = [kind for kind in kinds if kind != BROKER or len(brokers) > 1]
 
     @property
     def processes(self) -> list[Kept]:
@@ -114,7 +120,27 @@ class Kills:
         instance.stand_still(self._site.nobody_writes)
         self._pass_time()
         self._await(lambda: self._number() > since + MOST_BEHIND, "snapshots without an instance")
+        newest = self._judge.newest
         instance.resume()
+        if newest is not None:
+            self._ask_woken(instance, token_of(newest))
+
+    def _ask_woken(self, instance: Kept, newest: Token) -> None:
+        """Ask an instance before it has caught up: with a minimum it is right, or refuses (Q4)."""
+        params = {"min_snapshot": str(newest), "wait_ms": "0"}
+        with closing(Asker(self._judge)) as asker:
+            for user in map(user_name, range(USER_COUNT)):
+                path = f"stores/{USERS}/keys/{user}"
+                reply = asker.ask(instance.name, path, params, allowed=frozenset({409}))
+                stores = None if reply is None else self._judge.stores_at(*reply[1:3])
+                if reply is None or stores is None:
+                    continue
+                if not reply.token.is_at_least(newest):
+                    text = f"{instance.name} woke, and answered {reply.token} for {newest}"
+                    self._judge.report("Q4", text)
+                found = reply.json if reply.status == 200 else None
+                self._judge.compare(path, reply.token, found, stores.sums[USERS].get(user))
+                self._judge.note_answer("woken", reply.token)
 
     def _stop_leader(self) -> None:
         """Let the leader stand still until another one leads; it must end, or stand by."""
