@@ -66,7 +66,7 @@ class Kills:
         chance: Random,
         wait: Await,
         stop_seconds: float,
-        kinds: Sequence[str] = KINDS,
+        kinds: Sequence[str],
     ) -> None:
         self.application = site.application()
         """The process that leads."""
@@ -77,8 +77,7 @@ class Kills:
         self._site, self._instances, self._brokers = site, instances, brokers
         self._judge, self._chance, self._await = judge, chance, wait
         self._stop_seconds = stop_seconds
-        # A cluster of one broker is away as a whole while that starts again.
-        self._kinds = [kind for kind in kinds if kind != BROKER or len(brokers) > 1]
+        self._kinds = kinds
 
     @property
     def processes(self) -> list[Kept]:
