@@ -87,6 +87,11 @@ class RecordColumns(NamedTuple):
             )
         return size + RECORD_BYTES * len(self.offsets)
 
+    def data_size(self, size: int) -> int:
+        """Return how many bytes keys, values and headers have, of the result of `size`."""
+        others = 0 if self.headers is None else sum(map(len, self.headers))
+        return size - RECORD_BYTES * (len(self.offsets) + others)
+
     def without_oversized(self, most_bytes: int) -> RecordColumns:
         """Return the records, those above a size without their keys, values and headers."""
         if self.size() <= most_bytes:

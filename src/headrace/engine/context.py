@@ -62,6 +62,9 @@ class BoundNode:
     def drop(self, reason: str) -> None:
         self._task.drop(self.name, reason)
 
+    def count(self, event: str, times: int) -> None:
+        self._task.count(self.name, event, times)
+
     def store(self, name: str) -> Any:
         if name in self._stores:
             return self._task.stores[name]

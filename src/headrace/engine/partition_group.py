@@ -52,6 +52,12 @@ class PartitionGroup:
         self._queues[queue.topic, queue.partition] = queue
         self._queues = dict(sorted(self._queues.items()))
 
+    def place_of(self, count: int) -> int:
+        """Return where to take so many of the records in memory: in each batch somewhere else."""
+        heads = [head for queue in self if (head := queue.head()) is not None]
+        records = len(heads) + sum(len(queue.waiting) for queue in self)
+        return sum(head.raw.offset for head in heads) % max(1, records - count + 1)
+
     def add(self, queue: RecordQueue, records: Iterable[ConsumerRecord], *, has_more: bool) -> None:
         """Append records to a queue; see `Task.enqueue`."""
         was_empty = queue.is_empty()

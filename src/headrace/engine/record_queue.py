@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.engine.error_text import describe_error
 from headrace.engine.errors_of_no_record import raise_unless_of_record
+from headrace.engine.samples import Measurements
 from headrace.errors import InvalidTimestampError, RecordError
 from headrace.processors.operation import Process
 from headrace.records import ConsumerRecord, oversized, readable, timestamp_ms
@@ -56,6 +57,7 @@ class RecordQueue:
         self.id = f"{topic}/{partition}"
         """The name of the queue in the task state."""
         self.process = process
+        self.measurements = Measurements()
         self.processed = 0
         """How many of its records were processed since they were last counted."""
         self.partition_time = -1

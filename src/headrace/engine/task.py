@@ -16,6 +16,7 @@ from headrace.engine.punctuation import Schedule, Schedules
 from headrace.engine.read_only import ReadOnlyStore
 from headrace.engine.record_failures import Failures
 from headrace.engine.record_queue import Backlog, RecordQueue
+from headrace.engine.samples import CYCLE, MEASURED, SourceSamples, Timer
 from headrace.engine.settings import TaskSettings
 from headrace.engine.sinks import Output, TracedOutputs, bind_sink
 from headrace.engine.task_state import TaskState
@@ -31,6 +32,7 @@ from headrace.state.specs import StoreBuilder
 from headrace.state.store_times import StoreTimes
 from headrace.state.store_types.base import Opening
 from headrace.state.store_types.lookup import bound_to, logged_type_of, type_of
+from headrace.state.suppress_buffer import SuppressBuffer
 from headrace.topology.java_order import in_java_hash_order
 from headrace.topology.naming import changelog_topic
 from headrace.topology.nodes import (
@@ -39,6 +41,9 @@ from headrace.topology.nodes import (
 )
 from headrace.topology.sources import Sources
 from headrace.topology.subtopologies import Subtopology
+
+SUPPRESSION_EMIT = "suppression-emit"
+"""The event of a change that a ``suppress`` emits, by Kafka's name."""
 
 OnStep: TypeAlias = Callable[[str, Any, Any, int], None]
 """Gets the name of a node, and the key, value and timestamp of the record that it is about to
@@ -61,6 +66,7 @@ class Task:
         ties: Which of several records with one timestamp is processed first.
         logs_changes: Whether `changelogs` collects the changes of stores that can be queried.
         on_step: Called with the node, key, value and timestamp before a node handles a record.
+        timer: Measures some records; None: none is measured.
     """
 
     def __init__(
@@ -78,10 +84,12 @@ class Task:
         ties: Ties = Ties.BY_TOPIC,
         logs_changes: bool = False,
         on_step: OnStep | None = None,
+        timer: Timer | None = None,
     ) -> None:
         saved = task_state or TaskState()
         self.id = task_id
         self._on_step = on_step
+        self._timer = timer
         self.partition = partition
         self.settings = settings
         self.wall_clock = wall_clock
@@ -94,6 +102,8 @@ class Task:
         self.outputs: list[Output] = TracedOutputs(self) if settings.traces_outputs else []
         self.dropped: dict[tuple[str, str], int] = {}
         """How many records were dropped, by node and reason."""
+        self.events: dict[str, dict[str, int]] = {}
+        """How often something happened, by node and event."""
         self.processed = 0
         self.commit_requested = False
         self.start_actions: list[Callable[[], None]] = []
@@ -188,6 +198,19 @@ class Task:
 
         Across partitions the record with the smallest timestamp is next.
         """
+        if self._timer is None:
+            return self._process(limit, self._drain)
+        start, measures = self.processed, False
+        share = self._inputs.place_of(MEASURED)
+        while (left := limit - (self.processed - start)) > 0:
+            share = min(left, share)
+            if self._process(share, self._measure if measures else self._drain) < share:
+                break
+            measures = not measures
+            share = MEASURED if measures else CYCLE - MEASURED
+        return self.processed - start
+
+    def _process(self, limit: int, drain: Callable[[RecordQueue, int, int], None]) -> int:
         start = self.processed
         while (left := limit - (self.processed - start)) > 0:
             run = self._inputs.next_run(self.wall_clock)
@@ -195,7 +218,7 @@ class Task:
                 break
             queue, last, count = run
             try:
-                self._drain(queue, last, min(count, left))
+                drain(queue, last, min(count, left))
             finally:
                 self._inputs.end_run(queue)
         return self.processed - start
@@ -249,6 +272,30 @@ class Task:
             queue.partition_time = partition_time
             queue.processed += taken
             self.processed += taken
+
+    def _measure(self, queue: RecordQueue, last: int, limit: int) -> None:
+        """Do the same as `_drain`, and measure each record.
+
+        It is a loop of its own: the interpreter makes a loop faster that calls the same functions.
+        """
+        timer, measurements = self._timer, queue.measurements
+        assert timer is not None, "else nothing is measured"
+        for _ in repeat(None, limit):
+            self.record, key, value, timestamp = queue.take()
+            headers = self.record.headers
+            queue.processed += 1
+            self.processed += 1
+            self.stream_time = max(self.stream_time, timestamp)
+            late = self.stream_time - timestamp
+            began = timer()
+            queue.process(key, value, timestamp, headers)
+            measurements.seconds.append(timer() - began)
+            measurements.late_ms.append(late)
+            if self._may_schedule and self.stream_time >= self.schedules.next_stream_due:
+                self._punctuate_stream_time()
+            head = queue.head()
+            if head is None or head.timestamp > last:
+                return
 
     def advance_wall_clock(self, now: int) -> bool:
         """Set the time of day and call the punctuators that are due; return whether any was."""
@@ -322,6 +369,15 @@ class Task:
             queue.processed = 0
         return {source: count for source, count in counts.items() if count}
 
+    def take_samples(self) -> dict[str, SourceSamples]:
+        """Return the records that were measured since the last call, by source node."""
+        samples: dict[str, SourceSamples] = {}
+        for queue in self._inputs:
+            if queue.measurements.seconds:
+                own = samples.setdefault(queue.source, SourceSamples())
+                own.merge(queue.measurements.take())
+        return samples
+
     def unprocessed(self) -> dict[tuple[str, int], list[ConsumerRecord]]:
         """Return the records in memory that wait for another input, by topic and partition."""
         waiting = {(queue.topic, queue.partition): queue.unprocessed() for queue in self._inputs}
@@ -354,6 +410,27 @@ class Task:
     def drop(self, node: str, reason: str) -> None:
         """Count a record that ``node`` dropped."""
         self.dropped[node, reason] = self.dropped.get((node, reason), 0) + 1
+
+    def count(self, node: str, event: str, times: int) -> None:
+        """Count an event of a node."""
+        events = self.events.setdefault(node, {})
+        events[event] = events.get(event, 0) + times
+
+    def buffers(self) -> dict[str, tuple[int, int]]:
+        """Return how many changes each ``suppress`` holds back, and how many bytes they have.
+
+        Counts the events of its emits, too.
+        """
+        buffers: dict[str, tuple[int, int]] = {}
+        for name, node in self._nodes.items():
+            for store in node.used_stores:
+                buffer = self.stores[store]
+                if isinstance(buffer, SuppressBuffer):
+                    buffers[name] = buffer.records, buffer.bytes
+                    if buffer.emitted:
+                        self.count(name, SUPPRESSION_EMIT, buffer.emitted)
+                        buffer.emitted = 0
+        return buffers
 
     def _write(self, record: ProducerRecord) -> None:
         partition = record.partition

@@ -110,6 +110,10 @@ class NodeContext(CommonContext, Protocol):
         """Count the current record as dropped by this node."""
         ...
 
+    def count(self, event: str, times: int) -> None:
+        """Count an event of this node."""
+        ...
+
     def store(self, name: str) -> Any:
         """Return a store of the task as operations see it."""
         ...

@@ -94,6 +94,7 @@ class Suppress(TableOperation):
         def emit_first() -> None:
             waiting = buffer.first()
             if waiting.new is not None or not drops_deletions:
+                buffer.emitted += 1
                 current, node.record = node.record, waiting.record
                 change = (waiting.new, waiting.old, True)
                 try:

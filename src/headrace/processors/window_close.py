@@ -10,6 +10,9 @@ from headrace.processors.aggregate import StoredTable
 from headrace.processors.operation import NodeContext, StoredValue, ValueGetter
 from headrace.records import Headers
 
+FINAL_EMIT = "emit-final-records"
+"""The event of a window that is emitted because it has closed, by Kafka's name."""
+
 Bounds: TypeAlias = Callable[[int, int], tuple[int, int] | None]
 """Which times to look at: f(close time of the last emission or -1, close time); None: nothing."""
 
@@ -48,8 +51,12 @@ def closed_windows(
         closed = bounds(emitted, close_time)
         if closed is None:
             return
+        windows = 0
         for key, stored in scan(*closed):
+            windows += 1
             forward(key, (value_of(stored), None, True), timestamp_of(key, stored), headers)
+        if windows:
+            node.count(FINAL_EMIT, windows)
         emitted = times["emitted"] = close_time
 
     return emit

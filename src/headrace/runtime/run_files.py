@@ -15,6 +15,8 @@ from typing import TypeVar
 import msgspec
 
 from headrace.engine.record_failures import FirstFailure
+from headrace.engine.samples import SourceSamples
+from headrace.metrics import Histogram
 from headrace.runtime.exchange.packing import TaskReport
 
 T = TypeVar("T")
@@ -49,6 +51,26 @@ class Totals(msgspec.Struct):
     """The first failure that a handler skipped, for each node and reason."""
     sources: dict[str, dict[str, int]] = {}
     """Records, by subtopology and source node."""
+    bytes_consumed: dict[str, dict[int, int]] = {}
+    """Bytes of keys, values and headers, by topic and partition."""
+    bytes_produced: dict[str, int] = {}
+    """Bytes of keys, values and headers, by topic."""
+    samples: dict[str, dict[str, SourceSamples]] = {}
+    """The records that were measured, by subtopology and source node."""
+    events: dict[str, dict[str, int]] = {}
+    """How often something happened, by node and event."""
+    buffers: dict[str, dict[str, tuple[int, int]]] = {}
+    """How many changes each ``suppress`` holds back, and their bytes, by node and task."""
+    entries: dict[str, dict[str, int]] = {}
+    """How many entries stores have, by store and task."""
+    changes: dict[str, int] = {}
+    """Changes of stores that can be queried, by changelog."""
+    latencies: dict[str, Histogram] = {}
+    """The seconds from the timestamps of records until they were written, by topic."""
+    transactions: dict[str, int] = {}
+    """Transactions, by their end."""
+    commit_seconds: Histogram = msgspec.field(default_factory=Histogram)
+    """How long the commits of the batches took, in seconds."""
 
     @property
     def lost(self) -> int:
@@ -64,9 +86,36 @@ class Totals(msgspec.Struct):
             if report.sources:
                 subtopology = report.task.rpartition("_")[0]
                 _add(self.sources.setdefault(subtopology, {}), report.sources)
+            self._add_figures(report)
             for node, counts in report.dropped.items():
                 _add(self.dropped.setdefault(report.task, {}).setdefault(node, {}), counts)
             self.add_failures(report.failures)
+
+    def _add_figures(self, report: TaskReport) -> None:
+        for topic, partitions in report.bytes_consumed.items():
+            read = self.bytes_consumed.setdefault(topic, {})
+            for partition, count in partitions.items():
+                read[partition] = read.get(partition, 0) + count
+        _add(self.bytes_produced, report.bytes_produced)
+        _add(self.changes, {topic: store.changes for topic, store in report.stores.items()})
+        if report.samples:
+            nodes = self.samples.setdefault(report.task.rpartition("_")[0], {})
+            for node, samples in report.samples.items():
+                nodes.setdefault(node, SourceSamples()).merge(samples)
+        for node, events in report.events.items():
+            _add(self.events.setdefault(node, {}), events)
+        for node, buffer in report.buffers.items():
+            self.buffers.setdefault(node, {})[report.task] = buffer
+        for store, count in report.entries.items():
+            self.entries.setdefault(store, {})[report.task] = count
+
+    def add_transactions(
+        self, transactions: Mapping[str, int], latencies: Mapping[str, Histogram]
+    ) -> None:
+        """Add the transactions of a Spark partition, and how long its records took."""
+        _add(self.transactions, transactions)
+        for topic, histogram in latencies.items():
+            self.latencies.setdefault(topic, Histogram()).merge(histogram)
 
     def add_failures(self, failures: Iterable[FirstFailure]) -> None:
         """Add the failures of nodes and reasons that have none yet."""
@@ -111,6 +160,13 @@ class PlannerStatus(msgspec.Struct, frozen=True):
     """How many records a batch may have now."""
     seconds: float = 0.0
     """How long the last batch took."""
+
+
+class Restarts(msgspec.Struct, frozen=True):
+    """How often the query of a run was started again after an error."""
+
+    counts: dict[str, int] = {}
+    """By the class of the error."""
 
 
 class RunFiles:

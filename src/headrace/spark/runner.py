@@ -19,7 +19,7 @@ from headrace.brokers.opening import embedded_path, open_log
 from headrace.config import StreamsConfig
 from headrace.errors import LeadershipLostError, StreamsError
 from headrace.home import ApplicationHome, run_folder_before_start, work_dir
-from headrace.metrics import MetricName, dropped_metrics
+from headrace.metrics import MetricName
 from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.checks import check_checkpoint
 from headrace.runtime.checkpoint.markers import commit_sentinel
@@ -32,7 +32,8 @@ from headrace.runtime.leadership import (
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.startup import check_start, prepare
 from headrace.runtime.program import make_program
-from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, RunFiles
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, Restarts, RunFiles
+from headrace.runtime.run_metrics import run_metrics
 from headrace.spark.batch_log import spark_checkpoint
 from headrace.spark.masters import is_on_this_machine, with_master
 from headrace.spark.processes.followed_output import FollowedOutput, follow_output
@@ -336,6 +337,9 @@ class Run:
 
     def restart(self) -> None:
         """Start the query again in the same session, after it failed."""
+        cause = type(self.error()).__name__
+        counts = self.run_files.read(Restarts).counts
+        self.run_files.write(Restarts({**counts, cause: counts.get(cause, 0) + 1}))
         with self._translating_errors():
             restore_local_folders(self._session)
         self._start_query()
@@ -417,26 +421,8 @@ class Run:
                 yield topic, partition, offset, end
 
     def metrics(self) -> dict[MetricName, float]:
-        totals, planner = (
-            self.run_files.read(BatchResult).totals,
-            self.run_files.read(PlannerStatus),
-        )
-        metrics: dict[MetricName, float] = {
-            MetricName("stream-metrics", "batches-total"): totals.batches,
-            MetricName("stream-metrics", "lost-offsets-total"): totals.lost,
-            MetricName("stream-metrics", "batch-seconds"): planner.seconds,
-        }
-        for task, count in totals.processed.items():
-            name = MetricName("stream-task-metrics", "process-total", (("task-id", task),))
-            metrics[name] = count
-            metrics |= dropped_metrics(task, totals.dropped.get(task, {}))
-        for kind, counts in (
-            ("records-produced-total", totals.written),
-            ("records-refused-total", totals.refused),
-        ):
-            for topic, count in counts.items():
-                metrics[MetricName("stream-topic-metrics", kind, (("topic", topic),))] = count
-        return metrics
+        totals = self.run_files.read(BatchResult).totals
+        return run_metrics(totals, self.run_files.read(PlannerStatus).seconds)
 
     def first_failures(self) -> list[str]:
         planned = (planned.subtopology for planned in self.plan.subtopologies)

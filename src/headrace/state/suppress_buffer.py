@@ -74,6 +74,8 @@ class SuppressBuffer(Generic[K, V]):
         """How many changes wait."""
         self.bytes = times.size
         """How many bytes they take, as Kafka counts them."""
+        self.emitted = 0
+        """How many changes were emitted since they were last counted."""
 
     def put(
         self,

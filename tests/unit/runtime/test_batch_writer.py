@@ -21,8 +21,9 @@ from headrace.brokers.log import OffsetAndMetadata, RawRecord, TopicPartition
 from headrace.brokers.sessions import Broker
 from headrace.records import ConsumerRecord, Headers, RecordMetadata
 from headrace.runtime.exchange.packing import TaskOutput, TaskReport
-from headrace.runtime.output.batch_writer import BatchWriter
+from headrace.runtime.output.batch_writer import BatchWriter, PartitionResult, batch_result
 from headrace.runtime.program import Program
+from headrace.runtime.run_files import BatchResult
 from tests.unit.runtime.writing import LARGE, Writing, lead, outputs, packed
 
 
@@ -418,3 +419,25 @@ def test_the_transaction_receives_the_bytes_to_write(writing: Writing) -> None:
     writer.write(packed(outputs(0, b"x" * 70_000), outputs(1, b"y" * 30_000)))
 
     assert 100_000 < sizes[0] < 101_000
+
+
+def test_a_result_counts_the_transactions_and_the_latencies_of_the_topics(
+    tmp_path: Path,
+) -> None:
+    writing = Writing(tmp_path, production_exception_handler="continue")
+
+    first = writing.write(outputs(0, b"a"), outputs(1, LARGE, topic="small"))
+    replay = writing.write(outputs(0, b"a"), outputs(1, LARGE, topic="small"))
+
+    assert first.transactions == {"abort": 1, "commit": 1}
+    assert first.commit_seconds is not None
+    assert {topic: each.total for topic, each in first.latencies.items()} == {"out": 1}
+    assert (replay.transactions, replay.latencies, replay.commit_seconds) == ({}, {}, None)
+
+
+def test_the_longest_commit_of_a_batch_counts() -> None:
+    results = [PartitionResult(commit_seconds=each) for each in (0.1, 2.0, None)]
+
+    totals = batch_result(BatchResult(), 0, results).totals
+
+    assert (totals.commit_seconds.total, totals.commit_seconds.sum) == (1, 2.0)

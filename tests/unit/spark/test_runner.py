@@ -28,10 +28,11 @@ from headrace import (
 )
 from headrace.brokers import open_log
 from headrace.engine.record_failures import FirstFailure
-from headrace.metrics import MetricName
+from headrace.engine.samples import SourceSamples
+from headrace.metrics import Histogram, MetricName
 from headrace.records import NO_HEADERS, ProducerRecord
 from headrace.runtime.checkpoint.layout import read_layout
-from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, Totals
+from headrace.runtime.run_files import BatchResult, Control, PlannerStatus, Restarts, Totals
 from headrace.spark.runner import Run
 from headrace.spark.worker_errors import WorkerFailure
 from tests.application_home import embedded_home
@@ -280,6 +281,16 @@ def test_an_error_of_ours_is_found_in_what_caused_spark_s(
     run.release()
 
 
+def test_restarts_are_counted_by_the_error_before(tmp_path: Path, queries: list[FakeQuery]) -> None:
+    run = started(tmp_path)
+    for _ in range(2):
+        queries[-1].fail(RuntimeError("it broke"))
+        run.restart()
+
+    assert run.run_files.read(Restarts).counts == {"StreamsError": 2}
+    run.release()
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -497,6 +508,10 @@ def test_the_totals_can_be_read_after_the_run(tmp_path: Path, queries: list[Fake
         dropped={"0_0": {"node": {"late": 1}, "in": {"lost": 3}}, "0_1": {"in": {"lost": 4}}},
         written={"out": 4},
         refused={"out": 1},
+        bytes_consumed={"in": {0: 10, 1: 20}},
+        bytes_produced={"out": 7},
+        latencies={"out": Histogram([3, 1], 2.0)},
+        samples={"0": {"source": SourceSamples(Histogram([2], 4e-6), Histogram([2], 3.0))}},
     )
     run.run_files.write(PlannerStatus(offsets={"in": [3, 4]}, ends={"in": [9, 4]}, seconds=0.5))
     run.run_files.write(BatchResult(1, [], totals))
@@ -512,6 +527,14 @@ def test_the_totals_can_be_read_after_the_run(tmp_path: Path, queries: list[Fake
     tags = (("topic", "out"),)
     assert metrics[MetricName("stream-topic-metrics", "records-refused-total", tags)] == 1
     assert metrics[MetricName("stream-topic-metrics", "records-produced-total", tags)] == 4
+    assert metrics[MetricName("stream-topic-metrics", "bytes-produced-total", tags)] == 7
+    assert metrics[MetricName("stream-topic-metrics", "record-e2e-latency-avg", tags)] == 500
+    tags = (("topic", "in"),)
+    assert metrics[MetricName("stream-topic-metrics", "bytes-consumed-total", tags)] == 30
+    node = (("subtopology", "0"), ("processor-node-id", "source"))
+    group = "stream-processor-node-metrics"
+    assert metrics[MetricName(group, "process-latency-avg", node)] == 2_000
+    assert metrics[MetricName(group, "record-lateness-avg", node)] == 1_500
     processed = MetricName("stream-task-metrics", "process-total", (("task-id", "0_0"),))
     assert metrics[processed] == 5
     assert [path.name for path in (tmp_path / "app").glob("run-*")] == []

@@ -161,6 +161,14 @@ class BTreeStores:
             self._segments_changed = False
         return changes
 
+    def entry_counts(self) -> dict[str, int]:
+        """Return how many entries stores have, of those whose counter is loaded, by store.
+
+        A flush loads it. Stores with segments are left out: most of theirs are not loaded.
+        """
+        counts = {name: btree_map.tree.entry_count for name, btree_map in self._maps.items()}
+        return {name: count for name, count in counts.items() if count is not None}
+
     def evict(self, max_bytes: int) -> None:
         """Unload the least recently used leaf pages until about ``max_bytes`` remain.
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headrace.engine.record_failures import FirstFailure
+from headrace.engine.samples import SourceSamples
 from headrace.engine.sinks import Output, Source
 from headrace.records import NO_HEADERS, ConsumerRecord, Headers
 from headrace.runtime.batches import Batch, Range
@@ -114,6 +115,18 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True):
     """How large the output is, for topics, repartitions and changelogs, packed."""
     sources: dict[str, int] = {}
     """How many records each source node has processed."""
+    bytes_consumed: dict[str, dict[int, int]] = {}
+    """The bytes of keys, values and headers that were read, by topic and partition."""
+    bytes_produced: dict[str, int] = {}
+    """The bytes of keys, values and headers that are written, by topic."""
+    samples: dict[str, SourceSamples] = {}
+    """The records that were measured, by source node."""
+    events: dict[str, dict[str, int]] = {}
+    """How often something happened, by node and event."""
+    buffers: dict[str, tuple[int, int]] = {}
+    """How many changes each ``suppress`` holds back, and their bytes, by node."""
+    entries: dict[str, int] = {}
+    """How many entries stores have, by store, if they are known."""
 
     @property
     def partition(self) -> int:

@@ -11,6 +11,7 @@ Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,7 @@ from headrace.errors import (
     RecordRefusedError,
     UnstableOffsetsError,
 )
+from headrace.metrics import BATCH_SECONDS, Histogram
 from headrace.runtime.checkpoint.checks import check_markers_intact
 from headrace.runtime.checkpoint.markers import Marker, parse_marker
 from headrace.runtime.exchange.output_buffer import OutputBuffer
@@ -39,8 +41,14 @@ from headrace.topology.naming import markers_name, transactional_id
 
 _log = logging.getLogger("headrace")
 
+COMMITTED, ABORTED = "commit", "abort"
 _WRITTEN_AT_ONCE = 32 << 20
 """How many bytes are written together without a transaction."""
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass
@@ -55,6 +63,12 @@ class PartitionResult:
     digest: str = ""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """The offsets behind the last records of the changelogs that the batch has changed."""
+    latencies: dict[str, Histogram] = field(default_factory=dict)
+    """The seconds from the timestamps of records until they were written, by topic."""
+    transactions: dict[str, int] = field(default_factory=dict)
+    """How many transactions there were, by their end: `COMMITTED` or `ABORTED`."""
+    commit_seconds: float | None = None
+    """How long the commit of the transaction took."""
 
     def add(self, written: Mapping[str, int], refused: Mapping[str, int]) -> None:
         """Count written and refused records, by topic."""
@@ -68,7 +82,11 @@ def batch_result(last: BatchResult, batch: int, results: Iterable[PartitionResul
     totals, reports, digest = last.totals, [], ""
     ends: dict[str, dict[int, int]] = {}
     totals.batches += 1
+    commits = []
     for result in results:
+        totals.add_transactions(result.transactions, result.latencies)
+        if result.commit_seconds is not None:
+            commits.append(result.commit_seconds)
         reports += result.reports
         totals.add_written(result.written, result.refused)
         totals.add_failures(result.failures)
@@ -76,6 +94,9 @@ def batch_result(last: BatchResult, batch: int, results: Iterable[PartitionResul
         for (topic, partition), end in result.ends.items():
             ends.setdefault(topic, {})[partition] = end
     totals.add(reports)
+    if commits:
+        # They run beside each other, so the batch waits for the longest.
+        totals.commit_seconds.add([max(commits)], BATCH_SECONDS)
     return BatchResult(batch, reports, totals, digest, ends)
 
 
@@ -96,7 +117,9 @@ class BatchWriter:
         query: str,
         attempt: int = 0,
         buffer_folder: Path | None = None,
+        now: Callable[[], int] = now_ms,
     ) -> None:
+        self._now = now
         self._program = program
         self._log = log
         self._batch = batch
@@ -144,12 +167,21 @@ class BatchWriter:
                 write(records)
             except RecordRefusedError as error:
                 self._attempt += 1
+                if self._exactly_once:
+                    result.transactions[ABORTED] = result.transactions.get(ABORTED, 0) + 1
                 refused.skip_written(error.taken, tasks)
                 refused.decide(error, tasks)
             else:
                 result.add(records.counts, refused.counts)
+                self._add_latencies(result, records)
                 result.failures += refused.first.values()
                 return
+
+    def _add_latencies(self, result: PartitionResult, records: Records) -> None:
+        changelogs = self._program.plan.changelogs
+        for topic, latencies in records.latencies.histograms(self._now()).items():
+            if topic not in changelogs:
+                result.latencies.setdefault(topic, Histogram()).merge(latencies)
 
     def _append(self, tasks: Mapping[int, AnyOutputs], records: Records) -> None:
         self._log.append(list(records.of(tasks)))
@@ -184,6 +216,10 @@ class BatchWriter:
                 offset = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
                 partitions = [TopicPartition(self._marker_group, task) for task in missing]
                 transaction.commit_offsets(self._marker_group, dict.fromkeys(partitions, offset))
+            began = time.monotonic()
+        if missing:
+            result.transactions[COMMITTED] = 1
+            result.commit_seconds = time.monotonic() - began
         done = (outputs.tasks[task_number] for task_number in written_tasks)
         if changed := _changed(outputs.reports, done):
             # The end of their transaction may count, because no other process writes there now.

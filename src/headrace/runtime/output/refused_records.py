@@ -22,6 +22,7 @@ from headrace.records import ProducerRecord, RecordMetadata
 from headrace.runtime.dead_letters import placed, write_dead_letters
 from headrace.runtime.exchange.output_buffer import OutputChunk, TaskOutputs
 from headrace.runtime.exchange.packing import outputs_of, sources_of
+from headrace.runtime.output.latencies import Latencies
 from headrace.runtime.program import Program
 from headrace.topology.nodes import SinkNode
 
@@ -379,6 +380,8 @@ class Records:
         self._refused = refused
         self.counts = dict(refused.accepted)
         """How many there were, by topic, with those that were accepted before."""
+        self.latencies = Latencies()
+        """The timestamps of those that none was refused beside."""
 
     def of(self, tasks: Mapping[int, AnyOutputs]) -> Iterator[RawRecord]:
         """Yield the outputs of each task in their order, then its dead letters."""
@@ -390,6 +393,7 @@ class Records:
                 continue
             for written in outputs:
                 _count(self.counts, written.topic, len(written.timestamps))
+                self.latencies.add(written.topic, written.timestamps)
                 yield from outputs_of(written)
 
 

@@ -23,6 +23,7 @@ from headrace.runtime.leadership import check_leadership
 from headrace.runtime.plan import ExecutionPlan
 from headrace.runtime.planning.admission import Admission, TriggerInterval
 from headrace.runtime.planning.batch_clock import BatchClock
+from headrace.runtime.planning.batch_phases import BatchPhases
 from headrace.runtime.planning.input_bounds import InputBounds
 from headrace.runtime.planning.input_sync import InputSync
 from headrace.runtime.planning.input_topics import InputTopics, first_offsets
@@ -76,6 +77,7 @@ class Planner:
         self._clock = BatchClock()
         self._progress = Progress(plan, log, checkpoint, self._sync, leader_epoch=leader_epoch)
         self._status = StatusReport(run_files, self._admission)
+        self._phases = BatchPhases(run_files)
         self.snapshots = self._snapshot_writer()
         """Writes snapshot records; None if nobody reads them."""
         self._pause = _SHORTEST_PAUSE
@@ -99,6 +101,7 @@ class Planner:
             self._checkpoint,
             self._run_files,
             InputSync(self._plan, self._layout, self._topics),
+            self._phases,
             leader_epoch=self._leader_epoch,
         )
 
@@ -139,6 +142,7 @@ class Planner:
         Raises:
             LeadershipLostError: Another process runs the application now.
         """
+        self._phases.ended()
         self._check_leadership()
         self._learn()
         self._progress.commit(start)
@@ -152,6 +156,7 @@ class Planner:
                 return start
             may_plan = not control.paused and self._interval.is_over()
             if may_plan or self._status.is_due(start):
+                self._phases.begin_plan()
                 self._refresh(start)
                 end = self._plan_end(start, control) if may_plan else None
                 if end is not None:
@@ -248,6 +253,7 @@ class Planner:
 
     def _note_planned(self, records: int) -> None:
         self._pause = _SHORTEST_PAUSE
+        self._phases.planned()
         self._planned = (time.monotonic(), records)
         self._may_have_written = True
         if self.snapshots is not None:
@@ -334,6 +340,7 @@ class Planner:
         A replay gets the same splits, except for `Batch.is_new`. That is True only if this planner
         has planned the batch, and no stage can run twice.
         """
+        self._phases.runs()
         is_new = end == self._last_end and self._stages_run_once
         batch = Batch(end.clock, digest(start, end), is_new)
         if self.snapshots is not None:

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -24,10 +25,11 @@ from headrace.runtime.checkpoint.checkpoint import Checkpoint
 from headrace.runtime.checkpoint.layout import CheckpointLayout
 from headrace.runtime.internal_topics import ensure_snapshots_topic
 from headrace.runtime.plan import ExecutionPlan
+from headrace.runtime.planning.batch_phases import BatchPhases
 from headrace.runtime.planning.changelog_purge import ChangelogPurge
 from headrace.runtime.planning.input_sync import InputSync
-from headrace.runtime.planning.snapshot_stats import batch_stats
-from headrace.runtime.run_files import BatchResult, PlannerStatus, RunFiles
+from headrace.runtime.planning.snapshot_stats import batch_stats, run_figures
+from headrace.runtime.run_files import BatchResult, PlannerStatus, Restarts, RunFiles
 from headrace.runtime.snapshots import (
     SNAPSHOTS_READ,
     UNKNOWN_OFFSET,
@@ -77,6 +79,7 @@ class SnapshotWriter:
         checkpoint: Checkpoint,
         run_files: RunFiles,
         sync: InputSync,
+        phases: BatchPhases,
         *,
         leader_epoch: int,
         now: Callable[[], int] = now_ms,
@@ -84,6 +87,7 @@ class SnapshotWriter:
     ) -> None:
         self._plan, self._config, self._log, self._layout = plan, config, log, layout
         self._checkpoint, self._run_files, self._sync = checkpoint, run_files, sync
+        self._phases = phases
         self._leader_epoch = leader_epoch
         self._now, self._clock = now, clock
         self._topic = snapshots_name(plan.application_id)
@@ -304,6 +308,8 @@ class SnapshotWriter:
         self, result: BatchResult, end: BatchBoundary, changes: dict[str, dict[int, int]]
     ) -> None:
         counts = self._counts()
+        seconds = self._clock() - self._began_at
+        self._phases.ran(seconds)
         self._position = raised_position(self._position, self._processed(end))
         record = SnapshotRecord(
             history=self._history,
@@ -327,12 +333,7 @@ class SnapshotWriter:
                 for topic, count in counts.items()
             },
             position=self._position,
-            stats=batch_stats(
-                result,
-                self._run_files.read(PlannerStatus),
-                self._position,
-                self._clock() - self._began_at,
-            ),
+            stats=self._stats(result, seconds),
         )
         self.is_lost = self._may_repeat = False
         self.last = record
@@ -340,6 +341,15 @@ class SnapshotWriter:
         if self._outgoing and may_replace and self._outgoing[-1] is not self._under_way:
             record = _replacing(self._outgoing.pop(), record)
         self._outgoing.append(record)
+
+    def _stats(self, result: BatchResult, seconds: float) -> dict[str, Any]:
+        status = self._run_files.read(PlannerStatus)
+        stores = {topic: store.name for topic, (_, store) in self._plan.changelogs.items()}
+        restarts = self._run_files.read(Restarts).counts
+        return {
+            **batch_stats(result, status, self._position, seconds),
+            "figures": run_figures(result.totals, self._phases.histograms, restarts, stores),
+        }
 
     def _processed(self, end: BatchBoundary) -> Offsets:
         position: Offsets = {}

@@ -79,6 +79,27 @@ class _RangeRows(Protocol):
         ...
 
 
+class _ReadBytes:
+    """Counts the bytes that are read of a range."""
+
+    def __init__(self, each: Range) -> None:
+        self._range = each
+        self.size = 0
+        """About how many bytes of memory the records take."""
+        self._data = 0
+
+    def add(self, columns: RecordColumns) -> None:
+        """Count records."""
+        size = columns.size()
+        self.size += size
+        self._data += columns.data_size(size)
+
+    def report(self, task: str) -> TaskReport:
+        """Return the counts as a report of a task."""
+        consumed = {self._range.topic: {self._range.partition: self._data}} if self.size else {}
+        return TaskReport(task, bytes_read=self.size, bytes_consumed=consumed)
+
+
 class _PackedRows:
     """Sends records to the task that needs them."""
 
@@ -95,10 +116,10 @@ class _PackedRows:
         self._placement = placement
         self._range = each
         self._batch = batch
-        self._bytes_read = 0
+        self._count = _ReadBytes(each)
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
-        self._bytes_read += columns.size()
+        self._count.add(columns)
         placement = self._placement
         payload = _input(
             self._subtopology.id, placement.task_number, self._range, columns, self._batch
@@ -107,10 +128,10 @@ class _PackedRows:
 
     def rest(self) -> Iterable[Row]:
         placement, partition = self._placement, self._range.partition
-        report = TaskReport(f"{self._subtopology.id}_{partition}", bytes_read=self._bytes_read)
+        report = self._count.report(f"{self._subtopology.id}_{partition}")
         outputs = TaskOutput(placement.task_number, 0, report, [])
         payloads = {self._program.sink_stage: Payload(self._batch, outputs=outputs)}
-        if not self._bytes_read and self._subtopology.has_several_inputs:
+        if not self._count.size and self._subtopology.has_several_inputs:
             # The range has no records, and its end may release those of another input.
             task_call = TaskCall(self._subtopology.id, partition, placement.task_number, [])
             payloads[placement.stage] = Payload(self._batch, task_call=task_call)
@@ -164,7 +185,9 @@ class _ProcessedRows:
                 failure=failure_of(error, self._batch),
             )
             raise
-        return self._run.rows_of(self._task, 0, bytes_read=columns.size())
+        count = _ReadBytes(self._range)
+        count.add(columns)
+        return self._run.rows_of(self._task, 0, read=count.report(self._run.id))
 
     def rest(self) -> Iterable[Row]:
         self._task.close()
@@ -178,17 +201,17 @@ class _GlobalRows:
         self._program = program
         self._range = each
         self._batch = batch
-        self._bytes_read = 0
+        self._count = _ReadBytes(each)
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
-        self._bytes_read += columns.size()
+        self._count.add(columns)
         payload = _input(-1, -1, self._range, columns, self._batch)
         for stage in self._program.plan.global_stages():
             for grouping_key in self._program.global_grouping_keys:
                 yield self._program.row(stage, grouping_key, payload, next_stage=1)
 
     def rest(self) -> Iterable[Row]:
-        report = TaskReport(GLOBAL_TASK, bytes_read=self._bytes_read)
+        report = self._count.report(GLOBAL_TASK)
         payload = Payload(self._batch, outputs=TaskOutput(-1, 0, report, []))
         grouping_key, sink = self._program.global_grouping_keys[0], self._program.sink_stage
         return [self._program.row(sink, grouping_key, payload, next_stage=1)]

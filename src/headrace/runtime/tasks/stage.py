@@ -15,6 +15,7 @@ from headrace.runtime.exchange.packing import Payload, TaskOutput, TaskReport, u
 from headrace.runtime.program import Program, Row
 from headrace.runtime.tasks.task_run import (
     TaskRun,
+    bytes_by_topic,
     open_global_task,
     store_reports,
     update_global_task,
@@ -110,6 +111,8 @@ class StageRun:
             dropped=task.dropped_by_node(),
             stores=store_reports(task, changes, program),
             sources=task.take_processed(),
+            bytes_produced=bytes_by_topic(changes),
+            entries=state.entry_counts(),
         )
         for sequence in range(max(1, len(changes))):
             written = changes[sequence : sequence + 1]

@@ -8,18 +8,19 @@ from dataclasses import replace
 from heapq import merge
 from itertools import repeat
 from operator import attrgetter, itemgetter
+from time import perf_counter
 from typing import Any
 
 import msgspec
 
-from headrace.brokers.log import CHUNK_BYTES, record_size, slices
+from headrace.brokers.log import CHUNK_BYTES, RECORD_BYTES, record_size, slices
 from headrace.brokers.sessions import Broker
 from headrace.durations import MAX_MS
 from headrace.engine.sinks import Output, Source, TracedOutputs
 from headrace.engine.task import Task
 from headrace.engine.task_state import TaskState, decode_task_state, encode_task_state
 from headrace.processors.handlers import built_in_handler
-from headrace.records import ConsumerRecord
+from headrace.records import NO_HEADERS, ConsumerRecord
 from headrace.runtime.batches import Batch
 from headrace.runtime.btree.blobs import BlobStore
 from headrace.runtime.btree.stores import BTreeStores
@@ -107,6 +108,7 @@ class TaskRun:
             wall_clock=self._batch.clock,
             partitions_of=self._partitions_of,
             logs_changes=True,
+            timer=perf_counter,
         )
 
     def run(
@@ -169,9 +171,12 @@ class TaskRun:
         task.close()
         changes = changes_of(task, self._partition)
         backend.flush()
+        stored = TaskReport(self.id, entries=backend.entry_counts())
         backend.release()
         save_task_state(blobs, task_state)
-        yield from self.rows_of(task, self._subtopology.stage, changes=changes, backlogs=backlogs)
+        yield from self.rows_of(
+            task, self._subtopology.stage, read=stored, changes=changes, backlogs=backlogs
+        )
 
     def _enqueue_none(self, task: Task, topic: str, source: int) -> None:
         if source >= 0:
@@ -182,11 +187,14 @@ class TaskRun:
         task: Task,
         stage: int,
         *,
-        bytes_read: int = 0,
+        read: TaskReport,
         changes: Sequence[TopicRecords] = (),
         backlogs: Backlogs | None = None,
     ) -> list[Row]:
-        """Return what a task wrote and did as rows, and forget it."""
+        """Return what a task wrote and did as rows, and forget it.
+
+        ``read`` is the report to which the other figures are added.
+        """
         by_topic: defaultdict[str, list[Output]] = defaultdict(list)
         for output in task.outputs:
             by_topic[output[0]].append(output)
@@ -203,10 +211,13 @@ class TaskRun:
         nothing_yet = TaskReport(self.id)
         rows += [self._sink_row([records], nothing_yet, stage) for records in written[:-1]]
         size = sum(len(blob) for *_, blob in rows) + sum(map(_size_of, written[-1:]))
-        report = self._report(task, bytes_read, changes, backlogs)
-        processed = task.take_processed()
-        report = msgspec.structs.replace(report, bytes_written=size, sources=processed)
-        task.dropped = {}
+        report = msgspec.structs.replace(
+            self._report(task, read, changes, backlogs),
+            bytes_written=size,
+            sources=task.take_processed(),
+            bytes_produced=bytes_by_topic(written),
+        )
+        task.dropped, task.events = {}, {}
         rows.append(self._sink_row(written[-1:], report, stage))
         return rows
 
@@ -223,8 +234,7 @@ class TaskRun:
         for output in outputs:
             by_partition[output[1] or 0].append(output)
         for partition, some in by_partition.items():
-            for few in _cut(some):
-                _, timestamps, keys, values, headers = columns_of(few)
+            for _, timestamps, keys, values, headers in _cut(some):
                 sequence = self._sequences[topic, partition]
                 self._sequences[topic, partition] += 1
                 placement = placements[partition]
@@ -251,7 +261,7 @@ class TaskRun:
     def _report(
         self,
         task: Task,
-        bytes_read: int,
+        read: TaskReport,
         changes: Sequence[TopicRecords],
         backlogs: Backlogs | None,
     ) -> TaskReport:
@@ -261,10 +271,10 @@ class TaskRun:
             # A deadline stays when it has passed, until the input has records again.
             ahead = [each for each in task.deadlines.values() if each > self._batch.clock]
             due = min(due, *ahead) if ahead else self._batch.clock
-        return TaskReport(
-            task=self.id,
+        buffers = task.buffers()
+        return msgspec.structs.replace(
+            read,
             processed=task.processed,
-            bytes_read=bytes_read,
             dropped=task.dropped_by_node(),
             next_due=int(due) if due < MAX_MS else None,
             stream_time=task.stream_time,
@@ -274,6 +284,9 @@ class TaskRun:
             waiting_from={each.topic: each.first for each in buffered},
             failures=list(task.failures.first.values()),
             stores=store_reports(task, changes, self._program),
+            samples=task.take_samples(),
+            events=task.events,
+            buffers=buffers,
         )
 
 
@@ -428,10 +441,10 @@ def _records_for(
 ) -> Iterator[TopicRecords]:
     """Yield the outputs for a topic, each part small enough for one payload."""
     start = 0
-    for some in _cut(outputs):
-        partitions, timestamps, keys, values, headers = columns_of(some)
-        traced = None if sources is None else source_columns(sources[start : start + len(some)])
-        start += len(some)
+    for partitions, timestamps, keys, values, headers in _cut(outputs):
+        end = start + len(keys)
+        traced = None if sources is None else source_columns(sources[start:end])
+        start = end
         column = header_column(headers)
         yield TopicRecords(topic, partitions, timestamps, keys, values, column, traced)
 
@@ -446,11 +459,33 @@ def _sources_by_topic(task: Task) -> dict[str, list[Source | None]]:
 
 
 def _size_of(written: TopicRecords) -> int:
-    """Return about how large records are, packed."""
-    return sum(len(data) for data in (*written.keys, *written.values) if data is not None)
+    """Return how many bytes keys and values have: about how large records are, packed."""
+    return _data_bytes(written.keys, written.values)
 
 
-def _cut(outputs: list[Output]) -> Iterator[list[Output]]:
-    """Yield outputs in lists that fit into one payload each."""
-    sizes = [record_size(key, value, headers) for *_, key, value, headers in outputs]
-    return (outputs[start:end] for start, end in slices(sizes, _BYTES_PER_PAYLOAD))
+def _data_bytes(keys: list[bytes | None], values: list[bytes | None]) -> int:
+    return sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
+
+
+def bytes_by_topic(written: Iterable[TopicRecords]) -> dict[str, int]:
+    """Return how many bytes keys, values and headers have, by topic."""
+    sizes: Counter[str] = Counter()
+    for each in written:
+        headers = (pair for some in each.headers or () for pair in some or ())
+        sizes[each.topic] += _size_of(each)
+        sizes[each.topic] += sum(len(name.encode()) + len(value or b"") for name, value in headers)
+    return dict(sizes)
+
+
+def _cut(outputs: list[Output]) -> Iterator[tuple[list[Any], ...]]:
+    """Yield outputs as `columns_of` returns them, in parts that fit into one payload each."""
+    columns = columns_of(outputs)
+    *_, keys, values, headers = columns
+    size = _data_bytes(keys, values) + RECORD_BYTES * len(keys)
+    if size <= _BYTES_PER_PAYLOAD and headers.count(NO_HEADERS) == len(headers):
+        # Most output is small, and a function call per record would take longer than its size.
+        yield columns
+        return
+    sizes = list(map(record_size, keys, values, headers))
+    for start, end in slices(sizes, _BYTES_PER_PAYLOAD):
+        yield tuple(column[start:end] for column in columns)
