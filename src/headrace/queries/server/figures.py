@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import msgspec
+
+from headrace.engine.samples import LATENESS_SECONDS, NODE_SECONDS
+from headrace.home import work_dir
+from headrace.metrics import BATCH_SECONDS, Histogram
 from headrace.queries.instance import Instance
-from headrace.queries.server.metrics import BATCH_SECONDS, Metric, Sample
+from headrace.queries.server.metrics import Metric, Sample, histogram_samples
 from headrace.queries.server.served import Served
+from headrace.runtime.output.latencies import LATENCY_SECONDS
 from headrace.runtime.snapshots import SnapshotRecord
 
 READY = Metric("headrace_ready", "gauge", "Whether all copies of this instance are ready.")
@@ -76,6 +84,153 @@ RESTORE = Metric(
 OPEN_ITERATORS = Metric(
     "headrace_open_iterators", "gauge", "Cursors that are open. Kafka: num-open-iterators."
 )
+DISK_FREE = Metric(
+    "headrace_disk_free_ratio", "gauge", "The free part of the disk of `work.dir`, from 0 to 1."
+)
+
+
+class _Figure(NamedTuple):
+    """A figure of the snapshot records as a metric."""
+
+    metric: Metric
+    labels: tuple[str, ...]
+    ends: Sequence[float] = ()
+    """The ends of the buckets of a histogram."""
+
+
+_RUN_FIGURES = {
+    "bytes_consumed": _Figure(
+        Metric(
+            "headrace_bytes_consumed_total",
+            "counter",
+            "Bytes of keys, values and headers that the run of the leader has read. "
+            "Kafka: bytes-consumed-total.",
+        ),
+        ("topic", "partition"),
+    ),
+    "bytes_produced": _Figure(
+        Metric(
+            "headrace_bytes_produced_total",
+            "counter",
+            "Bytes of keys, values and headers that tasks of the run of the leader have passed to "
+            "the sink. Kafka: bytes-produced-total.",
+        ),
+        ("topic",),
+    ),
+    "node_seconds": _Figure(
+        Metric(
+            "headrace_node_seconds",
+            "histogram",
+            "How long records took from a source node on through all nodes of the subtopology, in "
+            "seconds; some records of each batch. Kafka: process-latency.",
+        ),
+        ("node", "subtopology"),
+        NODE_SECONDS,
+    ),
+    "lateness": _Figure(
+        Metric(
+            "headrace_record_lateness_seconds",
+            "histogram",
+            "How far timestamps were behind the stream time of their task, in seconds; some "
+            "records of each batch. Kafka: record-lateness.",
+        ),
+        ("node", "subtopology"),
+        LATENESS_SECONDS,
+    ),
+    "latency": _Figure(
+        Metric(
+            "headrace_record_e2e_latency_seconds",
+            "histogram",
+            "The time from the timestamps of output records until they were written, in seconds; "
+            "some records of a large batch are measured, and count for the others. "
+            "Kafka: record-e2e-latency.",
+        ),
+        ("topic",),
+        LATENCY_SECONDS,
+    ),
+    "suppression_emits": _Figure(
+        Metric(
+            "headrace_suppression_emit_total",
+            "counter",
+            "Changes that suppress has emitted. Kafka: suppression-emit-total.",
+        ),
+        ("node",),
+    ),
+    "final_emits": _Figure(
+        Metric(
+            "headrace_window_final_emit_total",
+            "counter",
+            "Windows that were emitted because they had closed. Kafka: emit-final-records-total.",
+        ),
+        ("node",),
+    ),
+    "buffer_rows": _Figure(
+        Metric(
+            "headrace_suppression_buffer_rows",
+            "gauge",
+            "Changes that suppress holds back, in tasks that have run since the start. "
+            "Kafka: suppression-buffer-count-avg.",
+        ),
+        ("node",),
+    ),
+    "buffer_bytes": _Figure(
+        Metric(
+            "headrace_suppression_buffer_bytes",
+            "gauge",
+            "The bytes of the changes that suppress holds back. "
+            "Kafka: suppression-buffer-size-avg.",
+        ),
+        ("node",),
+    ),
+    "transactions": _Figure(
+        Metric(
+            "headrace_txn_total",
+            "counter",
+            "Transactions of finished batches, by their end: commit or abort. "
+            "Kafka: txn-commit-time-ns-total, txn-abort-time-ns-total.",
+        ),
+        ("result",),
+    ),
+    "phases": _Figure(
+        Metric(
+            "headrace_batch_seconds",
+            "histogram",
+            "How long the phases of batches took, in seconds; txn_commit is a part of run. "
+            "Kafka: commit-latency, process-latency.",
+        ),
+        ("phase",),
+        BATCH_SECONDS,
+    ),
+    "restarts": _Figure(
+        Metric(
+            "headrace_recoveries_total",
+            "counter",
+            "How often the leader has started its query again after an error.",
+        ),
+        ("cause",),
+    ),
+    "entries": _Figure(
+        Metric(
+            "headrace_store_rows",
+            "gauge",
+            "Entries of the key-value stores, in tasks that have run since the start. "
+            "Kafka: estimate-num-keys.",
+        ),
+        ("store", "partition"),
+    ),
+    "changes": _Figure(
+        Metric(
+            "headrace_store_changes_total",
+            "counter",
+            "Changes that the run of the leader has written to the changelogs of stores. "
+            "Kafka: put-rate, behind the cache.",
+        ),
+        ("store",),
+    ),
+}
+"""By the names in the snapshot record."""
+
+
 STATES = ("REBALANCING", "RUNNING", "ERROR")
 """The states of an instance."""
 _HANDLED = ("deserialization", "processing", "production")
@@ -90,6 +245,7 @@ def samples_of(served: Served) -> Mapping[Metric, Any]:
     return {
         READY: [Sample(float(instance.is_ready()))],
         STATE: [Sample(float(each == _state(instance)), (("state", each),)) for each in STATES],
+        DISK_FREE: _disk_free(work_dir(served.application.config)),
         MEMBERS: [Sample(len(instance.members()))],
         **({} if record is None else _record_samples(served, record)),
         RESTORE: (
@@ -100,9 +256,15 @@ def samples_of(served: Served) -> Mapping[Metric, Any]:
             for name, (shown, newest) in sorted(instance.lags().items())
         ),
         OPEN_ITERATORS: [Sample(instance.snapshots.open_cursors())],
-        **({} if record is None else {BATCH_SECONDS: served.batches.samples(instance)}),
         **served.metrics.samples(),
     }
+
+
+def _disk_free(folder: Path) -> Iterator[Sample]:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    usage = shutil.disk_usage(folder)
+    yield Sample(usage.free / usage.total)
 
 
 def _state(instance: Instance) -> str:
@@ -141,6 +303,7 @@ def _record_samples(served: Served, record: SnapshotRecord) -> dict[Metric, Any]
             for topic, lags in stats.get("lag", {}).items()
             for partition, each in enumerate(lags)
         ),
+        **_run_samples(stats.get("figures")),
     }
 
 
@@ -165,3 +328,28 @@ def _by_topic(counts: Any) -> Iterator[Sample]:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _run_samples(figures: Any) -> Mapping[Metric, list[Sample]]:
+    """Return the metrics of a run; those without a series have no sample.
+
+    Args:
+        figures: The figures of a snapshot record. Unreadable ones are left out.
+    """
+    found = figures if isinstance(figures, dict) else {}
+    return {
+        figure.metric: [*_series_samples(figure, found.get(name))]
+        for name, figure in _RUN_FIGURES.items()
+    }
+
+
+def _series_samples(figure: _Figure, series: Any) -> Iterator[Sample]:
+    for each in series or ():
+        *values, value = each
+        labels = tuple(zip(figure.labels, map(str, values), strict=False))
+        if not figure.ends:
+            yield Sample(float(value), labels)
+            continue
+        histogram = msgspec.convert(value, Histogram)
+        if len(histogram.counts) == len(figure.ends) + 1:
+            yield from histogram_samples(histogram, figure.ends, labels)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from headrace.runtime.snapshots import SnapshotRecord
+from headrace.metrics import Histogram
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """The upper ends of the buckets of `headrace_query_seconds`, in seconds."""
@@ -40,69 +37,7 @@ QUERY_TOTAL = Metric("headrace_query_total", "counter", "Queries that were answe
 QUERY_SECONDS = Metric(
     "headrace_query_seconds", "histogram", "How long queries took, in seconds; without watches."
 )
-BATCH_SECONDS = Metric(
-    "headrace_batch_seconds",
-    "histogram",
-    "How long batches took, of those whose snapshot this instance has read since its first scrape. "
-    "Kafka: process-latency.",
-)
-
 _log = logging.getLogger("headrace")
-
-
-@dataclass
-class _Histogram:
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    sum: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count a time."""
-        self.counts[bisect_left(BUCKETS, seconds)] += 1
-        self.sum += seconds
-
-
-class FollowedInstance(Protocol):
-    """The part of an instance that `BatchTimes` uses."""
-
-    def newest_record(self) -> SnapshotRecord | None:
-        """Return the newest snapshot record that was read."""
-
-    def add_listener(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after each change."""
-        ...
-
-
-class BatchTimes:
-    """How long the batches took whose snapshots an instance reads."""
-
-    def __init__(self) -> None:
-        self._followed: FollowedInstance | None = None
-        self._histogram = _Histogram()
-        self._last: tuple[str, int] | None = None
-        self._noting = threading.Lock()
-
-    def samples(self, instance: FollowedInstance) -> list[Sample]:
-        """Return the figures; the first call begins to follow the instance."""
-        if self._followed is not instance:
-            self._followed = instance
-            instance.add_listener(self._note)
-            self._note()
-        with self._noting:
-            return [*_histogram_samples(self._histogram, ())]
-
-    def _note(self) -> None:
-        assert self._followed is not None, "an instance calls it"
-        record = self._followed.newest_record()
-        if record is None:
-            return
-        name = record.history, record.snapshot
-        with self._noting:
-            if name == self._last:
-                return
-            self._last = name
-            seconds = record.stats.get("seconds")
-            if isinstance(seconds, int | float):
-                self._histogram.add(seconds)
 
 
 class ServerMetrics:
@@ -110,7 +45,7 @@ class ServerMetrics:
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, str], int] = {}
-        self._seconds: dict[tuple[str, str], _Histogram] = {}
+        self._seconds: dict[tuple[str, str], Histogram] = {}
 
     def count(self, store: str, kind: str, code: str, seconds: float | None) -> None:
         """Count a query.
@@ -129,8 +64,8 @@ class ServerMetrics:
             return
         histogram = self._seconds.get(total[:2])
         if histogram is None:
-            histogram = self._seconds[total[:2]] = _Histogram()
-        histogram.add(seconds)
+            histogram = self._seconds[total[:2]] = Histogram()
+        histogram.add([seconds], BUCKETS)
 
     def samples(self) -> dict[Metric, list[Sample]]:
         """Return the figures."""
@@ -142,16 +77,19 @@ class ServerMetrics:
             QUERY_SECONDS: [
                 sample
                 for (store, kind), histogram in sorted(self._seconds.items())
-                for sample in _histogram_samples(histogram, (("store", store), ("kind", kind)))
+                for sample in histogram_samples(
+                    histogram, BUCKETS, (("store", store), ("kind", kind))
+                )
             ],
         }
 
 
-def _histogram_samples(
-    histogram: _Histogram, labels: tuple[tuple[str, str], ...]
+def histogram_samples(
+    histogram: Histogram, ends: Sequence[float], labels: tuple[tuple[str, str], ...]
 ) -> Iterable[Sample]:
+    """Yield the samples of a histogram: its buckets, the sum and the count."""
     count = 0
-    for bound, each in zip((*BUCKETS, None), histogram.counts, strict=True):
+    for bound, each in zip((*ends, None), histogram.counts, strict=True):
         count += each
         text = "+Inf" if bound is None else f"{bound:g}"
         yield Sample(count, (*labels, ("le", text)), "_bucket")

@@ -17,7 +17,7 @@ from headrace.queries.coordination.queried_instance import QueriedInstance
 from headrace.queries.instance import Instance
 from headrace.queries.problems import QueryProblemError
 from headrace.queries.server.broker_work import BrokerWork
-from headrace.queries.server.metrics import BatchTimes, ServerMetrics
+from headrace.queries.server.metrics import ServerMetrics
 from headrace.queries.server.statements import Statements
 from headrace.queries.server.store_encodings import Encoding, StoreEncoding, StoreEncodings
 from headrace.queries.sql.engine import SqlEngine
@@ -69,7 +69,6 @@ class Served:
         self._coordinator: tuple[Instance, Coordinator] | None = None
         self.encodings = StoreEncodings()
         self.metrics = ServerMetrics()
-        self.batches = BatchTimes()
         self.statements = Statements()
         self.broker_work = BrokerWork()
         self._sql: SqlEngine | None = None

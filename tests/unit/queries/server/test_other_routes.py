@@ -183,7 +183,7 @@ def test_figures_have_prometheus_form(application: ServedApplication) -> None:
     answer = application.get("/metrics")
 
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    form = re.compile(r'[a-z_]+\{([a-z_]+="[^"]*",?)*\} [0-9.e+-]+')
+    form = re.compile(r'[a-z0-9_]+\{([a-z_]+="[^"]*",?)*\} [0-9.e+-]+')
     lines = answer.text.splitlines()
     assert [each for each in lines if not each.startswith("# ") and not form.fullmatch(each)] == []
     text = answer.text
@@ -198,21 +198,54 @@ def test_figures_have_prometheus_form(application: ServedApplication) -> None:
     assert sum(int(count) for _, count in re.findall(consumed, text)) == 2
     assert re.search(r'headrace_errors_total\{.*reason="processing"\} 1\n', text)
     assert re.search(r'headrace_dlq_records_total\{.*topic="letters"\} 1\n', text)
-    assert re.search(r"headrace_batch_seconds_count\{[^}]*\} [12]\n", text)
     assert re.search(r"headrace_leader_epoch\{[^}]*\} [0-9]+\n", text)
     assert "Kafka: restore-remaining-records" in text
     states = re.findall(r'headrace_state\{.*state="([A-Z]+)"\} ([01])\n', text)
     assert states == [("REBALANCING", "0"), ("RUNNING", "1"), ("ERROR", "0")]
     nodes = re.findall(r'headrace_node_records_total\{.*node="([^"]+)",subt.*"\} (\d+)\n', text)
     assert ("KSTREAM-SOURCE-0000000000", "6") in nodes
+    assert re.search(r'headrace_bytes_consumed_total\{.*topic="prices",partition="\d"\} 22\n', text)
+    assert re.search(r'headrace_bytes_produced_total\{.*topic="letters"\} [1-9]\d+\n', text)
+    assert re.search(r'headrace_node_seconds_count\{.*node="KSTREAM-SOURCE-0+",.*\} 6\n', text)
+    assert re.search(r'headrace_record_lateness_seconds_count\{.*subtopology="0"\} [1-9]', text)
+    assert re.search(r'headrace_record_e2e_latency_seconds_count\{.*topic="letters"\} 1\n', text)
+    assert re.search(r'headrace_txn_total\{.*result="commit"\} [2-9]\n', text)
+    assert re.search(r'headrace_store_rows\{.*store="people",partition="\d"\} [12]\n', text)
+    assert re.search(r'headrace_store_changes_total\{.*store="counts"\} 4\n', text)
+    phases = re.findall(r'headrace_batch_seconds_count\{.*phase="(\w+)"\} ([12])\n', text)
+    assert dict(phases) == dict.fromkeys(("plan", "prepare", "run", "txn_commit"), "2") | {
+        "finish": "1"
+    }
 
 
-def test_the_reference_lists_every_figure(application: ServedApplication) -> None:
+def test_the_reference_lists_the_figures_that_exist_with_their_types(
+    application: ServedApplication,
+) -> None:
     page = (ROOT / "docs" / "rest.md").read_text()
-    text = application.get("/metrics").text
-    names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    rows = re.findall(r"^\| `(headrace_\w+)` \| (\w+) \| ([a-z, ]*) \|", page, re.MULTILINE)
 
-    assert [name for name in names if f"`{name}`" not in page] == []
+    assert {name: kind for name, kind, _ in rows} == _known(application)
+    labels = {name: {*filter(None, named.split(", "))} for name, _, named in rows}
+    for name, found in _labels(application).items():
+        assert found - {"app_id", "topology", "le"} == labels[name], name
+
+
+def _known(application: ServedApplication) -> dict[str, str]:
+    """Return the type of each metric."""
+    lines = application.get("/metrics").text.splitlines()
+    return {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE")}
+
+
+def _labels(application: ServedApplication) -> dict[str, set[str]]:
+    """Return the labels of each metric that has a series."""
+    labels: dict[str, set[str]] = {}
+    for name, named in re.findall(
+        r"^(\w+)\{(.*)\} ", application.get("/metrics").text, re.MULTILINE
+    ):
+        known = re.sub(r"_(bucket|sum|count)$", "", name)
+        found = re.findall(r'(\w+)="', named)
+        labels.setdefault(known if "le" in found or known != name else name, set()).update(found)
+    return labels
 
 
 def test_a_watch_is_counted_without_its_time(application: ServedApplication) -> None:
@@ -224,16 +257,41 @@ def test_a_watch_is_counted_without_its_time(application: ServedApplication) -> 
     assert not re.search(r'headrace_query_seconds_count\{.*kind="changes"', text)
 
 
-def test_the_board_shows_figures_that_exist(application: ServedApplication) -> None:
-    board = (ROOT / "grafana" / "headrace.json").read_text()
-    text = application.get("/metrics").text
-    known = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+def test_the_board_has_a_row_for_each_question() -> None:
+    board = msgspec.json.decode((ROOT / "grafana" / "headrace.json").read_bytes())
 
-    named = {*re.findall(r"headrace_[a-z_]+", board)}
+    rows = [panel["title"] for panel in board["panels"] if panel["type"] == "row"]
+    assert rows == ["Health", "Throughput", "Lag", "State", "Batches", "Queries", "Errors"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
-    assert named
-    assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in named} <= known
-    assert msgspec.json.decode(board)["panels"]
+
+def test_the_board_and_the_alerts_use_figures_and_labels_that_exist(
+    application: ServedApplication,
+) -> None:
+    known, labels = _known(application), _labels(application)
+    named = 0
+    for expression in _expressions():
+        for name, selector in re.findall(r"(headrace_\w+)(?:\{([^}]*)\})?", expression):
+            named += 1
+            metric = re.sub(r"_bucket$", "", name)
+            assert metric in known, expression
+            assert (known[metric] == "histogram") == (name != metric), expression
+            if metric in labels:
+                used = {*re.findall(r"(\w+)=", selector.replace("!=", "="))}
+                assert used <= labels[metric], expression
+    assert named > 40
+
+
+def _expressions() -> list[str]:
+    """Return the expressions of the board and of the alerts."""
+    board = msgspec.json.decode((ROOT / "grafana" / "headrace.json").read_bytes())
+    alerts = msgspec.yaml.decode((ROOT / "grafana" / "alerts.yml").read_bytes())
+    rules = [rule for group in alerts["groups"] for rule in group["rules"]]
+    assert [rule["alert"] for rule in rules if "summary" not in rule["annotations"]] == []
+    return [
+        *(each["expr"] for panel in board["panels"] for each in panel.get("targets", ())),
+        *(rule["expr"] for rule in rules),
+    ]
 
 
 def test_the_page_of_the_routes_loads_nothing_from_elsewhere(
