@@ -90,11 +90,11 @@ def test_an_example_runs_on_a_log_of_its_own_that_begins_empty(
 def test_instances_answer_queries_while_an_example_runs(cli: Cli, queries: list[FakeQuery]) -> None:
     done = cli("example", "user-views", "--instances", "2")
 
-    first, second = re.findall(r"--server (http://127.0.0.1:\d+)", done.out)
+    first, second, *_ = re.findall(r"--server (http://127.0.0.1:\d+)", done.out)
     assert f"Instances answer queries at {first}, {second}." in done.out
-    assert (
-        f"  headrace query headrace.examples.user_views.app user-views --server {first}" in done.out
-    )
+    target = "headrace.examples.user_views.app"
+    for asks in (f"query {target} user-views", f"stores {target}", f"status {target}"):
+        assert f"  headrace {asks} --server {first}" in done.out
     assert (done.code, len(queries)) == (0, 1)
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{first}/health/live")

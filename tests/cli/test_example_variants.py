@@ -24,8 +24,12 @@ def test_the_list_shows_the_options_of_an_example_and_the_learning_path(cli: Cli
     assert rows["orders"] == "--instances 2; --variant document"
     assert rows["captcha"] == "--variant global-table | wall-clock"
     assert rows["greetings"] == ""
-    assert learning_path()[:2] == ["greetings", "words"]
-    assert "Read them in this order: greetings → words → reprocess → " in cli("example").out
+    path = (
+        "greetings → words → reprocess → windows → orders → captcha → product-views → stock-trades"
+        " → music → connections → exactly-once → instances"
+    )
+    assert " → ".join(learning_path()) == path
+    assert f"Read them in this order: {path}." in cli("example").out
 
 
 def test_the_list_names_the_variants_that_there_are() -> None:

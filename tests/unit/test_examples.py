@@ -8,11 +8,15 @@ import os
 import re
 import sys
 import threading
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
+from headrace import KafkaStreams
 from headrace.brokers import TopicPartition, open_log
 from headrace.config import StreamsConfig
 from headrace.config.topology_defaults import topology_defaults
@@ -27,7 +31,10 @@ from headrace.examples.feeding import (
     records_from_lines,
     write_paced,
 )
+from headrace.examples.running import create_topics, fed
+from headrace.examples.variants import Variant
 from tests.example_pages import page_of, svg_of
+from tests.waiting import PATIENCE
 
 every_example = pytest.mark.parametrize("example", examples(), ids=lambda each: each.name)
 every_topology = pytest.mark.parametrize(
@@ -46,6 +53,35 @@ def test_every_folder_is_in_the_catalogue() -> None:
     assert find_example("user-views").summary == "Count the views of each user."
     with pytest.raises(StreamsError, match=r"There is no example 'nothing'. .*user-views"):
         find_example("nothing")
+
+
+NAMES = {
+    "sms-parts": "incoming-msg-parts-processor incoming-msg-parts incoming-messages",
+    "connections": "heartbeats connection-deployment-scheme",
+    "send-responses": "send-in-progress msg-parts-send-resp mt-messages",
+    "delivery-reports": "send-in-progress msg-parts-send-resp msg-parts-delivery mt-messages",
+    "captcha": "logs captchaStream captchaStore browserActionsCountStore counterStore",
+    "product-views": "streams-example logs counter_topic Counts",
+    "intermediate-topic": "my-topic",
+    "greetings": "greetings",
+    "words": "words aggregated-words",
+    "orders": "orders-stream-app general_orders restaurant_orders general-orders-revenue",
+    "stock-trades": "trade-aggregates",
+    "music": "all-songs song-play-count top-five-songs-by-genre top-five-songs",
+    "movies": "raw-ratings raw-movies rated-movies",
+}
+"""The names that the documents give to applications, topics and stores."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_topics_and_stores_have_the_names_of_the_document(name: str) -> None:
+    app: KafkaStreams = find_example(name).module("app").app
+    text = str(app.topology.describe())
+
+    lists = re.findall(r"(?:topics|stores): \[(.*?)\]", text)
+    found = {each for names in lists for each in names.split(", ")}
+    found |= {*re.findall(r"topic: ([^\s)]+)", text), app.config.application_id}
+    assert {*NAMES[name].split()} <= found
 
 
 @every_example
@@ -130,6 +166,23 @@ def test_a_paced_feed_ends_with_its_records_or_when_it_is_stopped(tmp_path: Path
     names = [TopicPartition("views", 0), TopicPartition("views", 1)]
     assert sum(log.end_offsets(names).values()) == 19
     log.close()
+
+
+def test_the_end_of_a_feed_is_reported_and_a_stop_is_not(tmp_path: Path) -> None:
+    example = find_example("user-views")
+    app = KafkaStreams(example.module("app").app.topology, application_id="fed", state_dir=tmp_path)
+    with closing(open_log(app.config)) as log:
+        create_topics(log, example.module("feed").TOPICS)
+    quick = Variant("", example.module("feed").TOPICS, example.module("feed").feed, 1e6)
+    slow = replace(quick, PER_SECOND=1)
+    ends: SimpleQueue[int] = SimpleQueue()
+
+    with fed(app, quick, ends.put):
+        assert ends.get(timeout=PATIENCE) == 18
+    with fed(app, slow, ends.put):
+        pass
+
+    assert ends.empty()
 
 
 def test_printed_lines_end_with_the_reader_of_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:

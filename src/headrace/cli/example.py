@@ -53,6 +53,7 @@ What to try next:
   {headrace} plan {target}  # how it runs on Spark
 {consumes}
 """
+_ENDED = "The input has ended after {} records. The application waits for more; Ctrl-C stops it."
 _FEW = 2
 """How many output topics the next steps name."""
 _MOST_INSTANCES = 9
@@ -259,7 +260,7 @@ def _run(
             log_lines(min(level, session.log_level)),
             chosen.beside(),
             _answering(chosen, app, session, broker, instances),
-            fed(app, feed),
+            fed(app, feed, lambda count: session.say(_ENDED.format(count))),
         ):
             code = run_until_stopped(app, terminal)
     if code:
@@ -296,15 +297,26 @@ def _answering(
     add_routes = chosen.module("web").add_routes if chosen.has_web else None
     with answering(app, instances, add_routes) as services:
         store = min(services[0].catalog.stores)
-        words = ["query", chosen.target, store, "--server"]
         urls = [service.url for service in services]
-        asks = [
-            " ".join([f"  {_own_command()}", shlex.join([*words, url]), *broker.given()])
-            for url in urls
-        ]
-        text = f"Instances answer queries at {', '.join(urls)}. Ask any of them:"
+        text = f"Instances answer queries at {', '.join(urls)}."
+        text += " After the first batch, ask any of them:"
+        asks = _questions(chosen.target, store, urls, broker)
         session.say("\n".join(["", text, "", *asks, ""]))
         yield
+
+
+def _questions(target: str, store: str, urls: list[str], broker: BrokerOptions) -> list[str]:
+    """Return commands that ask instances."""
+
+    def command(*words: str) -> str:
+        return " ".join([f"  {_own_command()}", shlex.join(words), *broker.given()])
+
+    first = urls[0]
+    return [
+        *(command("query", target, store, "--server", url) for url in urls),
+        f"{command('stores', target, '--server', first)}  # all its stores",
+        f"{command('status', target, '--server', first)}  # lag, errors, which instance has what",
+    ]
 
 
 def _run_main(chosen: _Chosen, session: Session, broker: BrokerOptions, *, yes: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -64,10 +64,19 @@ def start_afresh(config: StreamsConfig, apps: Iterable[KafkaStreams]) -> None:
 
 
 @contextmanager
-def fed(app: KafkaStreams, feed: Feed) -> Iterator[None]:
-    """Write the records of a feed at its pace, in a thread, for the time of a block."""
+def fed(
+    app: KafkaStreams, feed: Feed, on_end: Callable[[int], None] = lambda _: None
+) -> Iterator[None]:
+    """Write the records of a feed at its pace, in a thread, for the time of a block.
+
+    Args:
+        app: The application that reads them.
+        feed: The feed.
+        on_end: Called with the number of records if the feed ends before the block.
+    """
     stop = threading.Event()
-    thread = threading.Thread(target=_write, args=(app, feed, stop), name="feed", daemon=True)
+    arguments = (app, feed, stop, on_end)
+    thread = threading.Thread(target=_write, args=arguments, name="feed", daemon=True)
     thread.start()
     try:
         yield
@@ -76,12 +85,17 @@ def fed(app: KafkaStreams, feed: Feed) -> Iterator[None]:
         thread.join()
 
 
-def _write(app: KafkaStreams, feed: Feed, stop: threading.Event) -> None:
+def _write(
+    app: KafkaStreams, feed: Feed, stop: threading.Event, on_end: Callable[[int], None]
+) -> None:
     try:
         with closing(open_log(app.config)) as log:
             # Topics may be there already, with other numbers of partitions.
             partitions = {topic: log.partition_count(topic) for topic in feed.TOPICS}
-            write_paced(log, Encoding(app, partitions), feed.feed(), feed.PER_SECOND, stop)
+            encoding = Encoding(app, partitions)
+            written = write_paced(log, encoding, feed.feed(), feed.PER_SECOND, stop)
+        if not stop.is_set():
+            on_end(written)
     except StreamsError as error:
         _log.warning("The input cannot be written: %s", error)
 
