@@ -9,10 +9,10 @@ import re
 import sys
 import threading
 from contextlib import closing
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -173,8 +173,9 @@ def test_the_end_of_a_feed_is_reported_and_a_stop_is_not(tmp_path: Path) -> None
     app = KafkaStreams(example.module("app").app.topology, application_id="fed", state_dir=tmp_path)
     with closing(open_log(app.config)) as log:
         create_topics(log, example.module("feed").TOPICS)
-    quick = Variant("", example.module("feed").TOPICS, example.module("feed").feed, 1e6)
-    slow = replace(quick, PER_SECOND=1)
+    module = example.module("feed")
+    quick: Any = Variant("", module.TOPICS, module.feed, PER_SECOND=1e6)
+    slow: Any = Variant("", module.TOPICS, module.feed, PER_SECOND=1)
     ends: SimpleQueue[int] = SimpleQueue()
 
     with fed(app, quick, ends.put):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,10 @@ def test_a_callback_prints_the_partition_of_each_of_100_records(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 100
     assert {line.split()[0] for line in lines} == {f"partition={n}" for n in range(4)}
+    with KafkaConsumer(config, key=str, value=str, auto_offset_reset="earliest") as consumer:
+        consumer.assign(consumer.partitions_for("my-topic"))
+        pairs = {(record.key, record.value) for record in consumer.poll()}
+    assert pairs == {(f"KEY-{i}", f"VALUE-{i}") for i in range(100)}
 
 
 def test_a_full_buffer_is_an_error_of_its_own_after_10_ms(config: StreamsConfig) -> None:
@@ -76,14 +82,22 @@ def test_one_consumer_reads_both_partitions_five_records_at_a_time(
     read = read_with(config, 1, 20, **QUICK)
 
     assert read == {1: 20}
-    first, second = caplog.messages[:2]
-    assert (first, second) == ("Consumer 1 subscribed ...", "Consumer 1 polling ...")
-    assert "*** Partitions assigned logs-1" in caplog.messages
+    assert caplog.messages[:4] == [
+        "Consumer 1 subscribed ...",
+        "Consumer 1 polling ...",
+        "*** Partitions assigned logs-0",
+        "*** Partitions assigned logs-1",
+    ]
+    assert caplog.messages[-2:] == [
+        "*** Partitions revoked logs-0",
+        "*** Partitions revoked logs-1",
+    ]
     sizes = [int(text.split()[1]) for text in caplog.messages if text.startswith("Received")]
     assert max(sizes) <= 5
     lines = [text for text in caplog.messages if text.startswith("ConsumerId:1-Topic:logs => ")]
     assert len(lines) == 20
-    assert "Partition=0, Offset=0, EventTime:[" in lines[0] or "Partition=1" in lines[0]
+    line = r"ConsumerId:1-Topic:logs => Partition=[01], Offset=\d+, EventTime:\[\d+\] Val=\{.+\}"
+    assert all(re.fullmatch(line, text) for text in lines)
 
 
 def test_a_listener_seeks_when_partitions_are_assigned(config: StreamsConfig) -> None:
@@ -116,6 +130,20 @@ def test_end_to_end_a_crash_after_which_uncommitted_records_are_printed_again(
         (line.partition, line.offset) for line in again
     }
     assert not {line.consumer for line in lost} & {line.consumer for line in again}
+
+
+def test_end_to_end_the_consumer_that_stood_by_takes_over(
+    config: StreamsConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "SimpleConsumer")
+
+    _, again = crash(config, **QUICK)
+
+    taking_over = {f"consumer-{line.consumer}" for line in again}
+    before = itertools.takewhile(lambda each: "crashed" not in each.message, caplog.records)
+    busy = {each.threadName for each in before if each.message.startswith("ConsumerId")}
+    assert len(taking_over) == 1
+    assert not taking_over & busy
 
 
 def test_end_to_end_a_crash_while_no_consumer_shows_a_partition(

@@ -39,7 +39,7 @@ class ConnectionManager:
                     self.handle_record(records[-1].value)
 
 
-def send_heartbeats(manager: ConnectionManager, config: StreamsConfig, every: float) -> None:
+def send_heartbeats(manager: ConnectionManager, config: StreamsConfig, every: float = 1.0) -> None:
     """Send a heartbeat at once, and then at a fixed rate, however long one takes.
 
     A heartbeat that cannot be written is lost. The next one may arrive, so the node says what

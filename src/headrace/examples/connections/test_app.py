@@ -7,17 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain, combinations
 from pathlib import Path
-from typing import Never
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from headrace import KafkaStreams, StreamsError
+from headrace.clients import AdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
 from headrace.examples.connections.app import app, topology
 from headrace.examples.connections.cluster import Cluster
 from headrace.examples.connections.feed import NODES, START, TOPICS, second
 from headrace.examples.connections.model import (
     CONNECTIONS,
+    ConnectionDeploymentScheme,
     HeartBeat,
     HeartBeatsList,
     recalculate,
@@ -101,7 +104,7 @@ class FailingProducer:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def send(self, topic: str, key: str, value: HeartBeat) -> Never:
+    def send(self, topic: str, key: str, value: HeartBeat) -> Any:
         assert (topic, key, value.node_id) == ("heartbeats", "tick", "node-1")
         raise next(self.failures)
 
@@ -116,6 +119,86 @@ def test_a_heartbeat_that_cannot_be_written_does_not_end_the_others(
         send_heartbeats(ConnectionManager("node-1"), app.config, every=0)
 
     assert capsys.readouterr().out == "node-1 cannot send its heartbeat: No answer.\n"
+
+
+class CountingProducer(FailingProducer):
+    """A producer that notes the time of each record, and fails after the third."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.sent: list[tuple[float, str, str]] = []
+
+    def send(self, topic: str, key: str, value: HeartBeat) -> Any:
+        assert value.node_id == "node-1"
+        self.sent.append((self.clock.monotonic(), topic, key))
+        self.clock.now += 0.25  # the broker takes its time
+        if len(self.sent) == 3:
+            raise EndError
+        return SimpleNamespace(result=lambda: None)
+
+
+class Clock:
+    """A clock that passes only while somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return START * 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_heartbeats_have_the_key_tick_at_once_and_then_every_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, clock = sys.modules[send_heartbeats.__module__], Clock()
+    producer = CountingProducer(clock)
+    monkeypatch.setattr(module, "KafkaProducer", lambda *_, **__: producer)
+    monkeypatch.setattr(module, "time", clock)
+
+    with pytest.raises(EndError):
+        send_heartbeats(ConnectionManager("node-1"), app.config)
+
+    assert producer.sent == [(second, "heartbeats", "tick") for second in (0, 1, 2)]
+
+
+def test_a_manager_acts_on_the_last_of_the_schemes_that_come_after_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = app.config.with_settings(state_dir=tmp_path)
+    with AdminClient(config) as admin:
+        admin.create_topic("connection-deployment-scheme")
+    handled: list[dict[str, list[str]]] = []
+
+    def note(_: ConnectionManager, scheme: ConnectionDeploymentScheme) -> None:
+        handled.append(scheme.deployments)
+        raise EndError
+
+    def written(producer: KafkaProducer[str, ConnectionDeploymentScheme], *names: str) -> None:
+        for name in names:
+            scheme = ConnectionDeploymentScheme({"node-1": [name]})
+            producer.send("connection-deployment-scheme", "tick", scheme).result()
+
+    def assigned(consumer: KafkaConsumer[Any, Any], partitions: list[TopicPartition]) -> None:
+        at_end(consumer, partitions)
+        with KafkaProducer(config, key=str, value=ConnectionDeploymentScheme) as later:
+            written(later, "second", "last")
+
+    at_end = KafkaConsumer.seek_to_end
+    monkeypatch.setattr(KafkaConsumer, "seek_to_end", assigned)
+    monkeypatch.setattr(ConnectionManager, "handle_record", note)
+    with KafkaProducer(config, key=str, value=ConnectionDeploymentScheme) as producer:
+        written(producer, "first")
+
+    with pytest.raises(EndError):
+        ConnectionManager("node-1").run(config)
+
+    assert handled == [{"node-1": ["last"]}]
 
 
 def test_bad_input_is_counted_and_kept() -> None:
@@ -143,8 +226,14 @@ def test_end_to_end_connections_of_a_killed_process_move_to_the_others(tmp_path:
 
         cluster.kill("node-2")
         assert not cluster.is_whole()
+        run.query.batch()  # the last heartbeats of node-2
+        run.read("connection-deployment-scheme")
         wait_until_whole(cluster, run.query.batch)
         assert sorted(cluster.deployments()) == ["node-1", "node-3"]
+        schemes = [each.value for each in run.read("connection-deployment-scheme")]
+        assert schemes, "the nodes follow a new scheme"
+        # Only the window in which node-2 was killed may still have it.
+        assert not any("node-2" in each.deployments for each in schemes[1:])
 
 
 def wait_until_whole(cluster: Cluster, run_batch: Callable[[], object]) -> None:

@@ -8,19 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from headrace import KafkaStreams, StreamsBuilder
-from headrace.examples.exactly_once.model import DropDuplicates, Payment
+from headrace.examples.exactly_once.model import CheckPayment, DropDuplicates, Payment
+from headrace.examples.refuse_future import RefuseFuture
 
 SLOW = "slow"
 """The account whose payment takes long, the first time."""
 WAIT_SECONDS = 120
 """How long it takes at most; the process is killed before."""
-
-
-def check(account: str | None, payment: Payment | None) -> None:
-    """Refuse a record that is no payment; its dead letter says why."""
-    if account is None or payment is None:
-        msg = "The record has no account." if account is None else "The record has no payment."
-        raise ValueError(msg)
 
 
 def linger(account: str, _payment: Payment) -> None:
@@ -43,7 +37,9 @@ def bookings(
         drops_duplicates: Whether a store remembers the ids of payments.
     """
     builder = StreamsBuilder()
-    payments = builder.stream("payments", key=str, value=Payment).peek(check)
+    times = RefuseFuture()  # a payment from the future would make the store of ids forget them
+    payments = builder.stream("payments", key=str, value=Payment, timestamp_extractor=times)
+    payments = payments.process_values(CheckPayment, value=Payment)
     if drops_duplicates:
         payments = payments.process_values(DropDuplicates, value=Payment)
     payments = payments.peek(linger)

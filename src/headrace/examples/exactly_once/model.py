@@ -12,6 +12,7 @@ from headrace import (
     StoreBuilder,
     Stores,
 )
+from headrace.examples.refuse_future import refuse_future
 
 
 class Payment(Struct, rename="camel"):
@@ -22,6 +23,18 @@ class Payment(Struct, rename="camel"):
 
 
 seen_ids: StoreBuilder[KeyValueStore[str, int]] = Stores.key_value("seen-ids", str, int, ttl="1d")
+
+
+class CheckPayment(FixedKeyProcessor[str, Payment, Payment]):
+    """Refuses a record that is no payment, or from the future; the dead letter says why."""
+
+    def process(self, record: FixedKeyRecord[str, Payment]) -> None:
+        if record.key is None or record.value is None:
+            what = "account" if record.key is None else "payment"
+            msg = f"The record has no {what}."
+            raise ValueError(msg)
+        refuse_future(record)
+        self.context.forward(record)
 
 
 class DropDuplicates(FixedKeyProcessor[str, Payment, Payment]):

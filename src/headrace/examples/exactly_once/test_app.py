@@ -37,6 +37,16 @@ def test_a_store_of_ids_removes_a_duplicate_of_the_source() -> None:
         assert run.dropped() == {"processing": 1}
 
 
+def test_a_payment_from_the_future_does_not_make_the_store_forget_ids() -> None:
+    with on_driver(bookings(drops_duplicates=True), initial_wall_clock_time=GOOD.timestamp) as run:
+        run.write([GOOD, payment("ann", 2, 100)._replace(timestamp=10**13), GOOD])
+
+        assert [each.value.payment_id for each in run.read("booked-payments")] == ["P-1"]
+        assert [
+            letter.headers.last("__streams.errors.message") for letter in run.read("payments-dead")
+        ] == [b"The record is from more than a day ahead.", b"Payment P-1 is a duplicate."]
+
+
 def test_bad_input_is_counted_and_kept() -> None:
     fates = {
         "broken": Fate.DEAD_LETTER,
@@ -45,7 +55,7 @@ def test_bad_input_is_counted_and_kept() -> None:
         "tombstone": Fate.DEAD_LETTER,
         "duplicate": Fate.PROCESSED,
         "late": Fate.PROCESSED,
-        "future": Fate.PROCESSED,
+        "future": Fate.DEAD_LETTER,
     }
 
     assert fates_of(app, GOOD) == fates

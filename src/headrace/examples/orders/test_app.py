@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from headrace.examples.checking import DriverRun, Fate, fates_of, in_process, on_driver
@@ -19,6 +20,7 @@ from headrace.examples.orders.model import Revenue, TotalRevenue
 from headrace.examples.orders.variants import VARIANTS
 from headrace.examples.orders.web import add_routes
 from headrace.examples.serving import answering
+from headrace.serdes.partitioner import partition_for_key
 
 STORE = store("store_1234", 1)
 
@@ -40,6 +42,33 @@ def test_orders_are_split_and_their_amounts_published() -> None:
         (one,), (other,) = run.read("general_orders"), run.read("restaurant_orders")
         assert one.value == Revenue("store_1234", Decimal("27.00"))
         assert other.value == Revenue("store_1234", Decimal("15.00"))
+
+
+DOCUMENT = b"""{
+"orderId": 12345,
+"locationId": "store_1234",
+"finalAmount": 27.00,
+"orderType": "GENERAL",
+"orderLineItems": [
+  {"item": "Bananas", "count": 2, "amount": 2.00},
+  {"item": "Iphone Charger", "count": 1, "amount": 25.00}
+],
+"orderedDateTime": "2022-12-05T08:55:27"
+}"""
+"""The order of lines 213 to 224, with the brackets that the slide leaves out."""
+GENERAL_ORDER = msgspec.json.Decoder(float_hook=Decimal).decode(DOCUMENT)
+
+
+def test_the_order_of_the_document_is_read_and_its_amount_written_with_all_digits() -> None:
+    (generated,) = [each for each in VARIANTS["document"].feed() if each.value == GENERAL_ORDER]
+    with on_driver(app) as run:
+        run.write([generated._replace(value=DOCUMENT)])
+
+        topic = run.driver.create_output_topic("general_orders", key=bytes, value=bytes)
+        assert topic.read_key_value() == (
+            b"12345",
+            b'{"locationId":"store_1234","finalAmount":27.00}',
+        )
 
 
 def test_the_totals_are_those_that_the_document_prints() -> None:
@@ -86,6 +115,16 @@ def test_windows_of_15_seconds_wait_5_seconds_for_late_orders() -> None:
         [letter] = run.read("orders-dead")
         assert b"late" in (letter.headers.last("__streams.errors.message") or b"")
         assert run.driver.get_key_value_store("general_orders_count").get("store_1234") == 7
+
+
+def test_an_order_that_only_its_window_knows_to_be_late_is_counted() -> None:
+    numbers = {partition_for_key(str(each).encode(), 2): each for each in range(10)}
+    with on_driver(app, partitions=2) as run:
+        run.write([general(60, numbers[0]), general(0, numbers[1])])
+
+        assert run.driver.get_key_value_store("general_orders_count").get("store_1234") == 2
+        assert run.dropped() == {"late": 2}  # for the count and for the revenue
+        assert run.read("orders-dead") == []
 
 
 def test_suppress_shows_only_the_last_result_of_a_window() -> None:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import logging
 import smtplib
-from dataclasses import dataclass
 from email.message import EmailMessage
-from typing import ClassVar
 
 from headrace import (
-    ConsumerRecord,
     KafkaStreams,
     Processor,
     ProcessorContext,
@@ -23,32 +20,13 @@ from headrace import (
     StreamsBuilder,
     Topology,
 )
+from headrace.examples.refuse_future import RefuseFuture, refuse_future
 
 log = logging.getLogger(__name__)
 
 counts = Stores.key_value("Counts", int, int)
 POPULAR = 1000
 MAIL_SERVER = ("localhost", 1025)
-DAY = 24 * 60 * 60 * 1000
-FROM_THE_FUTURE = 0
-"""The timestamp that replaces one from more than a day ahead."""
-
-
-@dataclass(frozen=True)
-class RefuseFuture:
-    """Keep a timestamp from the future out of stream time, which would wait for that time.
-
-    The reports follow stream time. `check` refuses a view with the timestamp that replaces it.
-    """
-
-    uses_wall_clock: ClassVar[bool] = True
-    latest: int = 0
-
-    def at(self, wall_clock_ms: int, /) -> RefuseFuture:
-        return RefuseFuture(wall_clock_ms + DAY)
-
-    def __call__(self, record: ConsumerRecord, _partition_time: int, /) -> int:
-        return record.timestamp if record.timestamp <= self.latest else FROM_THE_FUTURE
 
 
 def check(product: int | None, browser: str | None) -> None:
@@ -68,9 +46,7 @@ class ProductCounter(Processor[int, str, int, int]):
 
     def process(self, record: Record[int, str]) -> None:
         check(record.key, record.value)
-        if record.timestamp == FROM_THE_FUTURE:
-            msg = "The view is from more than a day ahead."
-            raise ValueError(msg)
+        refuse_future(record)
         self.counts.put(record.key, (self.counts.get(record.key) or 0) + 1)
 
     def punctuate(self, timestamp: int) -> None:

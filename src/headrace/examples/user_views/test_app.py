@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
+
 from headrace.examples.checking import Fate, fates_of, in_process, on_driver
 from headrace.examples.feeding import FeedRecord
 from headrace.examples.serving import answering
 from headrace.examples.user_views.app import app
-from headrace.examples.user_views.feed import TOPICS, feed
+from headrace.examples.user_views.feed import TOPICS, VIEWS, feed
 from headrace.examples.user_views.model import View
 from headrace.queries import QueryClient
 
@@ -49,6 +51,9 @@ def test_end_to_end_each_instance_answers_for_every_user(tmp_path: Path) -> None
 
         with answering(run.app, 2, first_port=0) as instances:
             for instance in instances:
+                keys = f"{instance.url}/v1/stores/user-views/keys"
+                answers = [httpx.get(f"{keys}/{user}", timeout=60) for user in VIEWS]
+                assert [each.text for each in answers] == ["10", "2", "6"]
                 with QueryClient(instance.url) as client:
                     views = client.store("user-views")
                     assert dict(views.all()) == {"alice": 10, "bob": 2, "carol": 6}

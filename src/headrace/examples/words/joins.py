@@ -16,7 +16,7 @@ from headrace import (
     Topology,
 )
 from headrace.examples.check_time import CheckTime
-from headrace.examples.words.model import ERRORS
+from headrace.examples.words.model import ERRORS, check, check_key
 
 
 class Alphabet(Struct):
@@ -27,7 +27,8 @@ class Alphabet(Struct):
 
 
 def _stream(builder: StreamsBuilder, topic: str) -> KStream[str, str]:
-    return builder.stream(topic, key=str, value=str)
+    """Return a stream; a record that no join can use becomes a dead letter."""
+    return builder.stream(topic, key=str, value=str).peek(check)
 
 
 def _in_time(builder: StreamsBuilder, topic: str) -> KStream[str, str]:
@@ -37,7 +38,9 @@ def _in_time(builder: StreamsBuilder, topic: str) -> KStream[str, str]:
 
 
 def _table(builder: StreamsBuilder, topic: str) -> KTable[str, str]:
-    return builder.table(topic, key=str, value=str, materialized=f"{topic}-store")
+    """Return a table; `builder.table` would leave a record without a key out, and only count it."""
+    stream = builder.stream(topic, key=str, value=str).peek(check_key)
+    return stream.to_table(materialized=f"{topic}-store")
 
 
 def stream_table() -> Topology:

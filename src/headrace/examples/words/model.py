@@ -28,7 +28,15 @@ class AlphabetWordAggregate(Struct, rename="camel"):
 
 
 def check(key: str | None, word: str | None) -> None:
-    """Refuse a record that no aggregation can use; its dead letter says why."""
-    if key is None or word is None:
-        msg = "The record has no key." if key is None else "The record has no word."
+    """Refuse a record that no aggregation or join can use; its dead letter says why."""
+    check_key(key, word)
+    if word is None:
+        msg = "The record has no word."
+        raise ValueError(msg)
+
+
+def check_key(key: str | None, _word: str | None) -> None:
+    """Refuse a record without a key; one without a word deletes its row of a table."""
+    if key is None:
+        msg = "The record has no key."
         raise ValueError(msg)

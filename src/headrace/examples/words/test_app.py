@@ -247,7 +247,10 @@ def test_bad_input_of_a_join_is_counted_and_kept(joined: KafkaStreams, topic: st
     fates = fates_of(joined, FeedRecord(topic, "A", "Apple", START))
 
     assert fates["broken"] is (Fate.DROPPED if is_global else Fate.DEAD_LETTER)
-    assert fates["null key"] is Fate.DROPPED
+    assert fates["null key"] is (Fate.DROPPED if is_global else Fate.DEAD_LETTER)
+    tables = {stream_stream_app: [], table_table_app: ["alphabets", "alphabets_abbreviations"]}
+    deletes = topic in tables.get(joined, ["alphabets"])
+    assert fates["tombstone"] is (Fate.PROCESSED if deletes else Fate.DEAD_LETTER)
     assert {fates["duplicate"], fates["missing fields"]} == {Fate.PROCESSED}
     of_time = Fate.DEAD_LETTER if has_windows else Fate.PROCESSED
     assert (fates["late"], fates["future"]) == (of_time, of_time)
