@@ -35,6 +35,21 @@ def test_a_subscriber_alone_reads_everything(
     assert [member.client_id for member in log.describe_group(named("group"))] == ["alone"]
 
 
+def test_a_member_reads_several_topics(
+    log: Broker, topic: str, opened: Opened, named: Named
+) -> None:
+    other = named("other")
+    log.create_topic(other)
+    write(log, topic, "a")
+    write(log, other, "b")
+    consumer = opened(group_id=named("group"))
+    consumer.subscribe([topic, other])
+
+    found = take(consumer, 2)
+
+    assert {(record.topic, record.value) for record in found} == {(topic, "a"), (other, "b")}
+
+
 def test_each_group_reads_everything_and_a_new_one_starts_over(
     log: Broker, topic: str, opened: Opened, named: Named
 ) -> None:

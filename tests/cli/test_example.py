@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from rich.console import Console
+from rich.file_proxy import FileProxy
 
 from headrace import StreamsConfig
 from headrace.brokers import TopicPartition, open_log
+from headrace.cli import example as commands
+from headrace.cli.example import say_ended
+from headrace.cli.session import Session
 from headrace.examples.catalogue import examples
+from headrace.examples.user_views import feed
 from tests.cli.conftest import Cli
 from tests.unit.spark.fake_query import FakeQuery, faked_queries
+from tests.waiting import PATIENCE
 
 OWN_LOG = Path(".headrace/examples/user-views/topics.db")
 
@@ -64,7 +74,7 @@ def test_a_copy_is_a_program_of_its_own(cli: Cli, folder: Path) -> None:
     done = cli("example", "user-views", "--copy", "mine")
 
     assert done.code == 0
-    assert "Run it with `headrace example ./mine`." in done.out
+    assert "Run it with `headrace example ./mine`. Its tests run with `pytest mine`." in done.out
     assert "headrace.examples.user_views" not in (folder / "mine" / "test_app.py").read_text()
     app = folder / "mine" / "app.py"
     app.write_text(app.read_text().replace('"user-views"', '"mine"'))
@@ -84,6 +94,36 @@ def test_an_example_runs_on_a_log_of_its_own_that_begins_empty(
     assert counted > 0
     assert 0 < records_in(OWN_LOG, "views") <= 18
     assert not Path(".headrace/topics.db").exists()
+
+
+def test_the_end_of_the_input_is_reported(
+    cli: Cli, queries: list[FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_ended = threading.Event()
+
+    def note(session: Session, count: int) -> None:
+        say_ended(session, count)
+        has_ended.set()
+
+    monkeypatch.setattr(feed, "PER_SECOND", 1e6)
+    monkeypatch.setattr(commands, "say_ended", note)
+    monkeypatch.setattr(commands, "run_until_stopped", lambda *_: not has_ended.wait(PATIENCE))
+
+    done = cli("example", "user-views")
+
+    assert done.code == 0
+    assert "The input has ended after 18 records. Ctrl-C stops the application." in done.out
+
+
+def test_the_end_of_the_input_stands_above_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, terminal = io.StringIO(), io.BytesIO()
+    proxy: Any = FileProxy(Console(file=shown), io.TextIOWrapper(terminal))
+    monkeypatch.setattr(sys, "stdout", proxy)
+
+    say_ended(Session(), 18)
+
+    assert "after 18 records" in shown.getvalue()
+    assert terminal.getvalue() == b""
 
 
 @pytest.mark.tier("test")

@@ -94,6 +94,15 @@ def test_an_application_reads_its_stores_with_their_types(application: Applicati
     await_that(lambda: one.get("rome") == Revenue(2, 10), "the next snapshot")
 
 
+def test_a_store_from_outside_can_only_be_read(application: Application) -> None:
+    application.order(0, b"rome", 5)
+    application.streams.start()
+
+    store = application.streams.store("revenue")
+
+    assert not [name for name in dir(store) if name.startswith(("put", "delete"))]
+
+
 def test_only_a_running_application_answers(application: Application) -> None:
     streams = application.streams
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
 from itertools import islice
@@ -53,7 +54,7 @@ What to try next:
   {headrace} plan {target}  # how it runs on Spark
 {consumes}
 """
-_ENDED = "The input has ended after {} records. The application waits for more; Ctrl-C stops it."
+_ENDED = "The input has ended after {} records. Ctrl-C stops the application."
 _FEW = 2
 """How many output topics the next steps name."""
 _MOST_INSTANCES = 9
@@ -228,8 +229,8 @@ def _copy(name: str, folder: Path, session: Session) -> None:
         raise RefusedError(msg) from None
     files = ", ".join(path.name for path in paths)
     shown = str(folder) if os.sep in str(folder) else f".{os.sep}{folder}"
-    command = f"{_own_command()} example {shlex.quote(shown)}"
-    text = f"Wrote {files} to {folder}. Run it with `{command}`."
+    text = f"Wrote {files} to {folder}. Run it with `{_own_command()} example {shown}`."
+    text += f" Its tests run with `pytest {folder}`."
     session.did(text, files=[str(path) for path in paths])
 
 
@@ -260,12 +261,19 @@ def _run(
             log_lines(min(level, session.log_level)),
             chosen.beside(),
             _answering(chosen, app, session, broker, instances),
-            fed(app, feed, lambda count: session.say(_ENDED.format(count))),
+            fed(app, feed, partial(say_ended, session)),
         ):
             code = run_until_stopped(app, terminal)
     if code:
         raise typer.Exit(code)
     session.say(_next_steps(chosen, app, broker))
+
+
+def say_ended(session: Session, count: int) -> None:
+    """Print that the feed has ended: above a live view, which replaces standard output."""
+    if not session.quiet and not session.is_json:
+        sys.stdout.write(f"{_ENDED.format(count)}\n")
+        sys.stdout.flush()
 
 
 def _prepare(

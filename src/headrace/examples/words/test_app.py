@@ -42,6 +42,10 @@ def test_count_prints_what_the_slide_prints(topology_driver: DriverFactory) -> N
     assert printed(driver, "words-count") == "[A:1] [A:2] [B:1]"
 
 
+def test_the_count_has_the_name_of_the_slide() -> None:
+    assert "Processor: count-per-alphabet " in str(app.topology.describe())
+
+
 def test_reduce_prints_what_the_slide_prints_with_commits_after_3_and_5_records(
     topology_driver: DriverFactory,
 ) -> None:
