@@ -268,6 +268,8 @@ def test_the_queries_that_an_example_prints_for_its_instances_are_answered(
     done = cli("example", name, "--instances", "2", "--yes", *flags, *broker_flags)
 
     assert done.code == 0, done.err
-    assert [each.code for each in answers] == [0, 0], answers
+    assert [each.code for each in answers] == [0, 0, 0, 0], answers
     assert answers[0].data
     assert answers[0].data == answers[1].data
+    assert [each["name"] for each in answers[2].data] == ["user-views"]
+    assert answers[3].data

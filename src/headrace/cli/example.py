@@ -229,8 +229,9 @@ def _copy(name: str, folder: Path, session: Session) -> None:
         raise RefusedError(msg) from None
     files = ", ".join(path.name for path in paths)
     shown = str(folder) if os.sep in str(folder) else f".{os.sep}{folder}"
-    text = f"Wrote {files} to {folder}. Run it with `{_own_command()} example {shown}`."
-    text += f" Its tests run with `pytest {folder}`."
+    command = f"{_own_command()} example {shlex.quote(shown)}"
+    text = f"Wrote {files} to {folder}. Run it with `{command}`."
+    text += f" Its tests run with `pytest {shlex.quote(str(folder))}`."
     session.did(text, files=[str(path) for path in paths])
 
 
