@@ -10,7 +10,7 @@ import pytest
 from headrace import StreamsConfig
 from headrace.brokers import TopicPartition, open_log
 from headrace.brokers.embedded import EmbeddedLog
-from headrace.examples.child_settings import settings_file
+from headrace.examples.child_settings import run_to_its_end, settings_file
 from headrace.examples.reprocess import main as reprocess
 from tests.cli.conftest import Cli
 from tests.unit.spark.fake_query import FakeQuery, faked_queries
@@ -63,6 +63,21 @@ def test_the_own_log_of_a_story_begins_empty(cli: Cli, monkeypatch: pytest.Monke
     assert log.end_offsets([TopicPartition("lines", 0)]) == {TopicPartition("lines", 0): 0}
     assert log.describe_topic("lines-dead").settings == {"retention.ms": "-1"}
     log.close()
+
+
+def test_a_process_that_fails_ends_the_story_without_a_traceback(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def story(_: StreamsConfig) -> int:
+        run_to_its_end([sys.executable, "-c", "raise SystemExit(4)"])
+        return 0
+
+    monkeypatch.setattr(reprocess, "main", story)
+
+    done = cli("example", "reprocess")
+
+    assert done.code == 1
+    assert "A process of this example ended with code 4." in done.err
 
 
 def test_a_missing_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,17 @@
-"""Hands the settings of an example to the processes that it starts."""
+"""Starts the processes of an example, and hands them its settings."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headrace.brokers.opening import embedded_path
 from headrace.config import StreamsConfig
+from headrace.errors import StreamsError
 
 _PLAIN = (str, int, float)
 
@@ -32,3 +34,15 @@ def settings_file(config: StreamsConfig) -> Iterator[Path]:
         path = Path(folder) / "settings.toml"
         path.write_text("".join(lines), encoding="utf-8")
         yield path
+
+
+def run_to_its_end(command: list[str], environment: Mapping[str, str] | None = None) -> None:
+    """Run a command, which prints its own errors.
+
+    Raises:
+        StreamsError: It failed.
+    """
+    code = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603
+    if code:
+        msg = f"A process of this example ended with code {code}. Its error is printed above."
+        raise StreamsError(msg)

@@ -19,7 +19,7 @@ from msgspec.json import Decoder
 from headrace import KafkaStreams, StreamsConfig
 from headrace.brokers import TopicLog, open_log
 from headrace.clients import KafkaProducer, TopicPartition
-from headrace.examples.child_settings import settings_file
+from headrace.examples.child_settings import run_to_its_end, settings_file
 from headrace.examples.exactly_once.app import bookings
 from headrace.examples.exactly_once.cutting import CuttableNetwork
 from headrace.examples.exactly_once.feed import TOPICS, feed
@@ -102,7 +102,7 @@ def crash_once(
             through = config.with_settings(bootstrap_servers=network.address)
             program = command(guarantee, settings.enter_context(settings_file(through)))
         cuts = network.cuts if network else 0
-        subprocess.run(program, env=environment, check=True)  # noqa: S603
+        run_to_its_end(program, environment)
         if network is not None:
             print(f"{guarantee}: the network is cut {network.cuts - cuts} times", flush=True)
 

@@ -118,9 +118,9 @@ def test_with_a_cache_the_thousandth_view_may_pass_unseen(
 
 
 def test_bad_input_is_counted_and_kept() -> None:
-    cases = {"key": GOOD._replace(key=b"\x07"), "oldest": GOOD._replace(timestamp=0)}
+    key, oldest = GOOD._replace(key=b"\x07"), GOOD._replace(timestamp=0)
 
-    assert fates_of(app, GOOD, **cases) == {
+    assert fates_of(app, GOOD, key=key, oldest=oldest) == {
         "broken": Fate.DEAD_LETTER,
         "missing fields": Fate.PROCESSED,  # any text is the name of a browser
         "null key": Fate.DEAD_LETTER,

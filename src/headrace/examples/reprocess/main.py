@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from contextlib import closing
 
 from headrace import KafkaStreams, StreamsConfig
 from headrace.brokers import open_log
-from headrace.examples.child_settings import settings_file
+from headrace.examples.child_settings import run_to_its_end, settings_file
 from headrace.examples.feeding import Encoding
 from headrace.examples.reprocess.app import app, word_count
 from headrace.examples.reprocess.feed import TOPICS, feed
@@ -72,4 +71,4 @@ def reset(application_id: str, config: StreamsConfig) -> None:
             "--command-config",
             str(file),
         ]
-        subprocess.run([sys.executable, "-m", "headrace", *words], check=True)  # noqa: S603
+        run_to_its_end([sys.executable, "-m", "headrace", *words])
