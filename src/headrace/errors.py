@@ -50,6 +50,14 @@ _COMMAND = re.compile(r"`(headrace (?:reset|serve|topics) [^`]+)`")
 """The commands in messages that act on a log."""
 
 
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, also of one that cannot print it."""
+    try:
+        return str(error)
+    except Exception:
+        return "<exception str() failed>"  # as Python's tracebacks have it
+
+
 class StreamsError(Exception):
     """The root of every error that Headrace raises.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
 K = TypeVar("K")
@@ -17,6 +18,8 @@ Timestamp: TypeAlias = int | datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+MAX_TIMESTAMP = 2**63 - 1
+"""The latest timestamp that a topic holds."""
 
 
 def timestamp_ms(timestamp: Timestamp) -> int:
@@ -32,6 +35,39 @@ def timestamp_ms(timestamp: Timestamp) -> int:
     return timestamp
 
 
+def _checked_timestamp(timestamp: Any) -> int:
+    """Return the timestamp of a record in milliseconds, if a topic can hold it."""
+    try:
+        checked = index(timestamp_ms(timestamp))
+    except TypeError:
+        msg = f"The timestamp {timestamp!r} of the record is neither an int nor a datetime."
+        raise TypeError(msg) from None
+    if checked < 0:
+        msg = f"The timestamp {timestamp!r} of the record is negative. Use zero or more."
+        raise ValueError(msg)
+    if checked > MAX_TIMESTAMP:
+        msg = f"The timestamp {timestamp!r} of the record does not fit in 64 bits."
+        raise ValueError(msg)
+    return checked
+
+
+def _checked_header(item: Any) -> tuple[str, bytes | None]:
+    """Return a header as a topic holds it."""
+    try:
+        name, value = item
+    except (TypeError, ValueError):
+        msg = f"A header is a pair of a name and bytes, and not {item!r}."
+        raise TypeError(msg) from None
+    if not isinstance(name, str):
+        msg = f"The name of a header is text, and not {name!r}."
+        raise TypeError(msg)
+    name.encode()  # raises if it is no text that a topic can hold
+    if value is None or isinstance(value, (bytes, bytearray, memoryview)):
+        return name, value if value is None else bytes(value)
+    msg = f"The value of header {name!r} is bytes or None, and not {type(value).__name__}."
+    raise TypeError(msg)
+
+
 class Headers(Sequence[tuple[str, bytes | None]]):
     """The headers of a record, in order; a name may appear more than once. Immutable."""
 
@@ -39,6 +75,17 @@ class Headers(Sequence[tuple[str, bytes | None]]):
 
     def __init__(self, items: Iterable[tuple[str, bytes | None]] = ()) -> None:
         self._items = tuple(items)
+        for item in self._items:
+            # Checked without a call: it is done for each header that is read.
+            if (
+                type(item) is not tuple
+                or len(item) != 2  # a name and a value
+                or type(item[0]) is not str
+                or not item[0].isascii()
+                or (item[1] is not None and type(item[1]) is not bytes)
+            ):
+                self._items = tuple(map(_checked_header, self._items))
+                return
 
     @overload
     def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
@@ -113,10 +160,10 @@ class Record(Generic[K, V]):
     ) -> None:
         self.key = key
         self.value = value
-        self.timestamp = timestamp if type(timestamp) is int else timestamp_ms(timestamp)
-        if self.timestamp < 0:
-            msg = f"The timestamp {timestamp!r} of the record is negative. Use zero or more."
-            raise ValueError(msg)
+        if type(timestamp) is int and 0 <= timestamp <= MAX_TIMESTAMP:
+            self.timestamp = timestamp
+        else:
+            self.timestamp = _checked_timestamp(timestamp)
         self.headers = headers if type(headers) is Headers else headers_of(headers)
 
     def with_key(self, key: K2) -> Record[K2, V]:
@@ -146,10 +193,10 @@ class FixedKeyRecord(Generic[K, V]):
     ) -> None:
         self._key = key
         self.value = value
-        self.timestamp = timestamp if type(timestamp) is int else timestamp_ms(timestamp)
-        if self.timestamp < 0:
-            msg = f"The timestamp {timestamp!r} of the record is negative. Use zero or more."
-            raise ValueError(msg)
+        if type(timestamp) is int and 0 <= timestamp <= MAX_TIMESTAMP:
+            self.timestamp = timestamp
+        else:
+            self.timestamp = _checked_timestamp(timestamp)
         self.headers = headers if type(headers) is Headers else headers_of(headers)
 
     @property

@@ -13,6 +13,7 @@ from headrace import (
     ProcessingError,
     Processor,
     ProcessorContext,
+    PunctuationType,
     Record,
     RecordMetadata,
     Stores,
@@ -461,3 +462,55 @@ def test_integer_keys_are_ordered_by_their_bytes(topology_driver: DriverFactory)
     driver.create_input_topic("in").pipe_input("k", 1)
 
     assert seen == [0, 1, -1]
+
+
+# -- methods whose call does nothing ---------------------------------------------------------
+
+
+class AsynchronousProcess(Processor[Any, Any, Any, Any]):
+    async def process(self, record: Record[Any, Any]) -> None:  # type: ignore[override]
+        self.context.forward(record)
+
+
+class GeneratingProcess(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> Any:
+        yield record
+
+
+class AsynchronousInit(Processor[Any, Any, Any, Any]):
+    async def init(self, context: ProcessorContext[Any, Any]) -> None:  # type: ignore[override]
+        self.context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+
+class AsynchronousPunctuator(Processor[Any, Any, Any, Any]):
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        super().init(context)
+        context.schedule("1s", PunctuationType.STREAM_TIME, self.punctuate)
+
+    async def punctuate(self, _timestamp: int) -> None:
+        pass
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+
+@pytest.mark.parametrize(
+    ("supplier", "problem"),
+    [
+        (AsynchronousProcess, "`process` of the processor at 'processor' is asynchronous"),
+        (GeneratingProcess, "`process` of the processor at 'processor' is a generator"),
+        (AsynchronousInit, "`init` of the processor at 'processor' is asynchronous"),
+        (AsynchronousPunctuator, "The punctuator of the processor at 'processor' is asynchronous"),
+    ],
+)
+def test_a_processor_whose_calls_do_nothing_is_refused(
+    topology_driver: DriverFactory, supplier: Callable[[], Any], problem: str
+) -> None:
+    topology = Topology().add_source("source", "in", key=str, value=int)
+    topology.add_processor("processor", supplier, "source")
+
+    with pytest.raises(TopologyError, match=problem):
+        topology_driver(topology).create_input_topic("in").pipe_input("a", 1)

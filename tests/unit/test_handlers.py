@@ -202,3 +202,32 @@ def test_a_built_in_handler_logs_no_line_that_a_record_forges(
     built_in_handler("continue")(CONTEXT, None, _raised(ValueError("bad\n12:00 INFO All is well")))
 
     assert "\n  12:00 INFO All is well" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"key": "a"}, "The key of a dead letter is bytes or None, and not str"),
+        ({"value": 3}, "The value of a dead letter is bytes or None, and not int"),
+        ({"headers": [("h", "x")]}, "The value of header 'h' is bytes or None"),
+        ({"timestamp": 2**63}, "The timestamp 9223372036854775808 of a dead letter"),
+    ],
+)
+def test_a_response_refuses_dead_letters_that_no_log_takes(
+    changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(TypeError, match=problem):
+        HandlerResponse.resume([DEAD_LETTER._replace(**changes)])
+
+
+def test_a_response_refuses_dead_letters_that_are_no_records() -> None:
+    dead_letters: Any = "text"
+
+    with pytest.raises(TypeError, match="A dead letter is a `ProducerRecord`, and not 't'"):
+        HandlerResponse.fail(dead_letters)
+
+
+def test_the_log_names_no_record_where_none_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    built_in_handler("continue")(replace(CONTEXT, topic=None, offset=-1), None, UserError("x"))
+
+    assert "Step KSTREAM-MAPVALUES-0000000001 of task 0_0 failed.\n" in caplog.text

@@ -84,7 +84,7 @@ class BranchedKStream(Generic[K, V]):
             >>> driver.create_input_topic("orders").pipe_key_value_list([("Graz", 27), ("Linz", 3)])
             Graz 27
         """
-        checked_arity(predicate, 2, step=self._splitter)
+        checked_arity(predicate, 2, step=self._splitter, may_yield=False)
         self._add_branch(predicate, name, then)
         return self
 

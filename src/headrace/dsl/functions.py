@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import TopologyError
+from headrace.processors.plain_functions import check_plain
 
 
 def wants_key(function: Callable[..., Any], short: int, *, step: str) -> bool:
@@ -20,6 +21,7 @@ def wants_key(function: Callable[..., Any], short: int, *, step: str) -> bool:
     if not callable(function):
         msg = f"Step {step!r} was given {function!r}, which is not a function."
         raise TopologyError(msg)
+    check_plain(function, f"The function of step {step!r}")
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -44,8 +46,10 @@ def with_key(function: Callable[..., Any], short: int, *, step: str) -> Callable
     return lambda _key, left, right: function(left, right)
 
 
-def checked_arity(function: Callable[..., Any], arguments: int, *, step: str) -> None:
-    """Check that a function accepts this number of arguments.
+def checked_arity(
+    function: Callable[..., Any], arguments: int, *, step: str, may_yield: bool = True
+) -> None:
+    """Check that a function accepts this number of arguments, and works when it is called.
 
     Raises:
         TopologyError: It does not.
@@ -53,6 +57,7 @@ def checked_arity(function: Callable[..., Any], arguments: int, *, step: str) ->
     if not callable(function):
         msg = f"Step {step!r} was given {function!r}, which is not a function."
         raise TopologyError(msg)
+    check_plain(function, f"The function of step {step!r}", may_yield=may_yield)
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):

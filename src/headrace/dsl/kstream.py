@@ -189,7 +189,9 @@ class KStream(Handle, Generic[K, V]):
             tea ada
             milk ada
         """
-        node = self._step("KSTREAM-FLATMAP-", FlatMap(mapper), name, mapper, changes_key=True)
+        node = self._step(
+            "KSTREAM-FLATMAP-", FlatMap(mapper), name, mapper, changes_key=True, may_yield=True
+        )
         deduced_key, deduced_value = item_pair_serdes(mapper)
         return self._with_new_keys(
             node,
@@ -883,10 +885,11 @@ class KStream(Handle, Generic[K, V]):
         function: Callable[..., Any] | None,
         *,
         changes_key: bool = False,
+        may_yield: bool = False,
     ) -> str:
         node = self.graph.name(prefix, name)
         if function is not None:
-            checked_arity(function, 2, step=node)
+            checked_arity(function, 2, step=node, may_yield=may_yield)
         return self._add(node, operation, changes_key=changes_key)
 
     def _add(

@@ -106,7 +106,7 @@ class KTable(Handle, Generic[K, V]):
     ) -> KTable[K, V]:
         self._burn_store_name(materialized, "KTABLE-FILTER-")
         node = self.graph.name("KTABLE-FILTER-", name)
-        checked_arity(predicate, 2, step=node)
+        checked_arity(predicate, 2, step=node, may_yield=False)
         sends_old = self.graph.send_old_values(self.node, materialize=False)
         store = materialized_of(materialized).name
         operation = TableFilter(

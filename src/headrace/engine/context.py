@@ -19,6 +19,7 @@ from headrace.errors import (
 )
 from headrace.processors.api import Cancellable, PunctuationType
 from headrace.processors.operation import Process, ValueGetter
+from headrace.processors.plain_functions import check_plain
 from headrace.records import ConsumerRecord, Headers, Record, RecordMetadata, Timestamp
 from headrace.state.specs import StoreBuilder
 from headrace.topology.nodes import GlobalStoreNode, Node
@@ -173,6 +174,9 @@ class UserContext:
 
     def initialise(self, processor: Any) -> None:
         """Initialise a new processor; it takes over the schedules of the former one."""
+        for name in ("init", "process", "transform"):
+            what = f"`{name}` of the {self._role.name} at {self._node.name!r}"
+            check_plain(getattr(processor, name, None), what, may_yield=False)
         self._processor = processor
         processor.context = self
         made: list[Schedule] = []
@@ -258,6 +262,9 @@ class UserContext:
                 "follows its topic. Schedule in a processor that reads the store."
             )
             raise TopologyError(msg)
+        if callable(punctuator):
+            what = f"The punctuator of the {self._role.name} at {self._node.name!r}"
+            check_plain(punctuator, what, may_yield=False)
         schedule = new_schedule(
             self._node.name,
             interval,

@@ -11,7 +11,7 @@ from headrace.engine.errors_of_no_record import raise_unless_of_record
 from headrace.engine.samples import Measurements
 from headrace.errors import InvalidTimestampError, RecordError
 from headrace.processors.operation import Process
-from headrace.records import ConsumerRecord, oversized, readable, timestamp_ms
+from headrace.records import MAX_TIMESTAMP, ConsumerRecord, oversized, readable, timestamp_ms
 from headrace.serdes.base import Serde, serde_for_topic
 from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor, UsesWallClock
 
@@ -185,7 +185,10 @@ class RecordQueue:
 
 
 def _checked(timestamp: Any) -> int:
-    if not isinstance(timestamp, int):
+    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         msg = f"it returned {timestamp!r}, not milliseconds or a datetime"
         raise TypeError(msg)
+    if timestamp > MAX_TIMESTAMP:
+        msg = f"it returned {timestamp}, which does not fit in 64 bits"
+        raise ValueError(msg)
     return timestamp

@@ -10,7 +10,8 @@ from textwrap import indent
 from typing import Any, Literal, TypeAlias, cast
 
 from headrace.control_characters import escape_controls
-from headrace.records import Headers, ProducerRecord
+from headrace.errors import message_of
+from headrace.records import MAX_TIMESTAMP, Headers, ProducerRecord, headers_of
 
 _log = logging.getLogger(__name__)
 
@@ -53,11 +54,8 @@ class HandlerResponse:
     """
 
     def __post_init__(self) -> None:
-        dead_letters = tuple(
-            record._replace(timestamp=0) if record.timestamp < 0 else record
-            for record in self.dead_letters
-        )
-        object.__setattr__(self, "dead_letters", dead_letters)
+        checked = tuple(map(_checked_dead_letter, self.dead_letters))
+        object.__setattr__(self, "dead_letters", checked)
 
     @classmethod
     def resume(cls, dead_letters: Iterable[ProducerRecord] = ()) -> HandlerResponse:
@@ -73,6 +71,21 @@ class HandlerResponse:
     def retry(cls) -> HandlerResponse:
         """Try to write the record again; for the production handler alone."""
         return cls("retry")
+
+
+def _checked_dead_letter(record: object) -> ProducerRecord:
+    """Return a dead letter as a log takes it."""
+    if not isinstance(record, ProducerRecord):
+        msg = f"A dead letter is a `ProducerRecord`, and not {record!r}. `dead_letter` makes one."
+        raise TypeError(msg)
+    for part, data in (("key", record.key), ("value", record.value)):
+        if data is not None and not isinstance(data, bytes):
+            msg = f"The {part} of a dead letter is bytes or None, and not {type(data).__name__}."
+            raise TypeError(msg)
+    if not isinstance(record.timestamp, int) or record.timestamp > MAX_TIMESTAMP:
+        msg = f"The timestamp {record.timestamp!r} of a dead letter is no int of 64 bits."
+        raise TypeError(msg)
+    return record._replace(timestamp=max(0, record.timestamp), headers=headers_of(record.headers))
 
 
 ExceptionHandler: TypeAlias = Callable[[ErrorHandlerContext, Any, Exception], HandlerResponse]
@@ -137,18 +150,22 @@ class _BuiltInHandler:
         # Neither key nor value: a log is read by more people than a topic.
         _log.log(
             level,
-            "Step %s of task %s failed on offset %s of topic %s, partition %s.\n%s",
+            "Step %s of task %s failed%s.\n%s",
             context.node,
             context.task_id,
-            context.offset,
-            context.topic,
-            context.partition,
+            _place(context),
             # Indented, so that a message that quotes a record cannot forge a line of a log.
             indent(trace.rstrip(), "  "),
         )
         if self.kind == "fail":
             return HandlerResponse.fail(dead_letters)
         return HandlerResponse.resume(dead_letters)
+
+
+def _place(context: ErrorHandlerContext) -> str:
+    if context.topic is None:  # in a punctuation, or the source record is not known any more
+        return ""
+    return f" on offset {context.offset} of topic {context.topic}, partition {context.partition}"
 
 
 def built_in_handler(kind: HandlerKind, dead_letter_topic: str | None = None) -> ExceptionHandler:
@@ -175,7 +192,7 @@ def dead_letter(topic: str, context: ErrorHandlerContext, error: BaseException) 
     """
     facts = {
         "exception": _class_name(type(error)),
-        "message": str(error),
+        "message": message_of(error),
         "stacktrace": "".join(traceback.format_exception(error)),
         "topic": context.topic,
         "partition": str(context.partition),

@@ -21,6 +21,8 @@ from typing import (
 
 T = TypeVar("T")
 
+_OURS = "headrace.serdes."
+
 _ENUM_OR_TAG = re.compile(r"\A(Invalid (?:enum )?value) .*?( - at `\$[^`]*`)?\Z", re.DOTALL)
 _PYDANTIC_TAG = re.compile(r"\A(Input tag) .*( found using )", re.DOTALL)
 
@@ -76,7 +78,46 @@ def serde_for_topic(serde: Serde[Any], topic: str, *, is_key: bool) -> Serde[Any
     """Return the serde to use on ``topic``: what ``for_topic`` answers, or the serde itself."""
     for_topic = getattr(serde, "for_topic", None)
     bound: Serde[Any] = serde if for_topic is None else for_topic(topic, is_key=is_key)
-    return bound
+    return bound if type(bound).__module__.startswith(_OURS) else _CheckedSerde(bound)
+
+
+class _CheckedSerde(Serde[T]):
+    """A serde of the user that returns bytes or None.
+
+    Anything else would fail when the batch is packed, where no handler can skip the record.
+    """
+
+    def __init__(self, serde: Serde[T]) -> None:
+        self._serde = serde
+        self.deserialize = serde.deserialize  # type: ignore[method-assign]  # saves a call
+
+    def serialize(self, value: T, /) -> bytes:
+        data: Any = self._serde.serialize(value)
+        if isinstance(data, bytes):
+            return data
+        if isinstance(data, (bytearray, memoryview)):
+            return bytes(data)
+        if data is None:
+            return data  # type: ignore[return-value]  # Kafka's null
+        msg = (
+            f"`serialize` of {type(self._serde).__name__} must return bytes, "
+            f"but returned {type(data).__name__}. Encode what it returns."
+        )
+        raise TypeError(msg)
+
+    def deserialize(self, data: bytes, /) -> T:
+        return self._serde.deserialize(data)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_serde":  # of an object that is being copied
+            raise AttributeError(name)
+        return getattr(self._serde, name)
+
+    def __eq__(self, other: object) -> bool:
+        return self._serde == (other._serde if isinstance(other, _CheckedSerde) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._serde)
 
 
 class WrongTypeError(TypeError):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace import StreamsBuilder
 from headrace.dsl.functions import checked_arity, wants_key, with_key
 from headrace.errors import TopologyError
 
@@ -99,3 +100,46 @@ def test_an_arity_is_checked() -> None:
         checked_arity(lambda a: a, 2, step="s")
     with pytest.raises(TopologyError, match="'s' was given None, which is not a function"):
         checked_arity(None, 2, step="s")  # type: ignore[arg-type]
+
+
+class Asynchronous:
+    async def __call__(self, key: Any, value: Any) -> Any:
+        return key, value
+
+
+async def asynchronous(_key: Any, _value: Any) -> bool:
+    return False
+
+
+async def items(_key: Any, value: Any) -> Any:
+    yield value
+
+
+def item(_key: Any, value: Any) -> Any:
+    yield value
+
+
+@pytest.mark.parametrize(
+    "function",
+    [asynchronous, items, partial(asynchronous), Asynchronous(), Asynchronous().__call__],
+)
+def test_an_asynchronous_function_is_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(TopologyError, match="The function of step 'filter' is asynchronous"):
+        checked_arity(function, 2, step="filter")
+    with pytest.raises(TopologyError, match="The function of step 'map' is asynchronous"):
+        wants_key(function, 1, step="map")
+
+
+def test_a_generator_is_refused_where_nothing_iterates_over_it() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=str)
+
+    for add in (stream.filter, stream.foreach, stream.peek):
+        with pytest.raises(TopologyError, match="is a generator, so a call of it does nothing"):
+            add(item)
+    with pytest.raises(TopologyError, match="is a generator"):
+        stream.split().branch(item)
+    with pytest.raises(TopologyError, match="is a generator"):
+        builder.table("table", key=str, value=str).filter(item)
+    stream.flat_map(item)
+    stream.flat_map_values(item)
