@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from headrace.errors import StreamsError
+from headrace.runtime import program
 from headrace.runtime.gc_pause import without_collection
 from headrace.runtime.tasks.stage import StageRun
 from headrace.spark.blob_state import SparkBlobs
@@ -17,6 +19,8 @@ from headrace.spark.shipping import ShippedProgram, worker_log
 from headrace.spark.worker_errors import errors_to_driver
 
 _ROW = Row("grouping_key", "stage", "target", "blob")
+_MOST_BYTES = 2**31 - (32 << 20)
+"""How many bytes a grouping key may return: PySpark makes one Arrow array of them."""
 
 
 class TaskHost(StatefulProcessor):
@@ -43,11 +47,32 @@ class TaskHost(StatefulProcessor):
         forward_output(self._run_directory)
         with errors_to_driver(), without_collection():
             self.blobs = SparkBlobs(self._data, tuple(key))
-            for row in self._run.process(key[0], rows, self.blobs):
+            for row in within_limit(self._run.process(key[0], rows, self.blobs)):
                 yield _ROW(*row)
 
     def close(self) -> None:
         report_dropped()
+
+
+def within_limit(
+    rows: Iterable[program.Row], most_bytes: int = _MOST_BYTES
+) -> Iterator[program.Row]:
+    """Yield the rows that a grouping key returns in a batch.
+
+    Raises:
+        StreamsError: They have more bytes than Spark takes.
+    """
+    size = 0
+    for row in rows:
+        size += len(row[3])
+        if size > most_bytes:
+            msg = (
+                f"A task makes more than {most_bytes >> 20} MB in one batch, which Spark does not "
+                "take. Split the step that makes so much, or spread its input over more partitions "
+                "with `repartition` before it."
+            )
+            raise StreamsError(msg)
+        yield row
 
 
 class _OtherKey:
