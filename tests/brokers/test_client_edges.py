@@ -420,7 +420,7 @@ def path(tmp_path: Path) -> Path:
 def test_kafka_without_its_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "headrace.brokers.kafka", None)
 
-    with pytest.raises(ConfigError, match=r"pip install headrace\[kafka\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'headrace\[kafka\]'"):
         open_log(StreamsConfig(bootstrap_servers="127.0.0.1:1"))
 
 

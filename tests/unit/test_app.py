@@ -140,7 +140,7 @@ def test_without_spark_the_error_has_the_install_command(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "headrace.spark.runner", None)
     app = KafkaStreams(program().build(), application_id="app")
 
-    with pytest.raises(ConfigError, match=r"pip install headrace\[spark\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'headrace\[spark\]'"):
         app.start()
 
     assert app.state() is State.CREATED
@@ -154,7 +154,7 @@ def test_the_progress_view_is_installed_with_spark(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "rich.console", None)
     app = KafkaStreams(program().build(), application_id="app")
 
-    with pytest.raises(ConfigError, match=r"needs 'rich.console'.*pip install headrace\[spark\]"):
+    with pytest.raises(ConfigError, match=r"needs 'rich.console'.*pip install 'headrace\[spark\]'"):
         app.run()
 
 
