@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +18,8 @@ from headrace.queries.client import QueryClient
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.service import QueryService
 from headrace.records import RecordMetadata
+from headrace.runtime.checkpoint.batch_log import unfinished_batch
+from headrace.runtime.output.batch_writer import BatchWriter
 from headrace.runtime.snapshots import SnapshotRecord, is_reflected
 from headrace.serdes.partitioner import partition_for_key
 from tests.effort import examples
@@ -84,6 +87,10 @@ def started(folder: Path, program: Program, **settings: Any) -> CopiedApplicatio
     )
 
 
+class DiedError(Exception):
+    """The death of a leader."""
+
+
 class Run:
     """Orders, quiet tables, a clock, deaths: in the order that a seed decides."""
 
@@ -117,11 +124,44 @@ class Run:
         self.leader_epoch += 1
         self.application.take_over(self.leader_epoch)
 
+    def die(self) -> None:
+        """Write a part of a batch and die; the next leader writes the rest."""
+        query, batch_log = self.application.query, self.application.batch_log
+        query.set_clock(self.clock)
+        blobs = deepcopy(query._blobs)
+        left = self.chance.randrange(3)
+        write: Callable[..., Any] = BatchWriter.write
+
+        def write_and_die(writer: BatchWriter, *arguments: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise DiedError
+            return write(writer, *arguments)
+
+        with pytest.MonkeyPatch.context() as dying, suppress(DiedError):
+            dying.setattr(BatchWriter, "write", write_and_die)
+            query.batch()
+        unfinished = unfinished_batch(batch_log)
+        if unfinished is None:
+            return
+        query._blobs = blobs
+        self.take_over()
+        query, end = self.application.query, batch_log.end_of(unfinished)
+        assert end is not None, "planned"
+        query.replay(query.position, end)
+        batch_log.commit(unfinished)
+        query.position, query.batches = end, unfinished + 1
+        self.compare_newest()
+
     def batch(self) -> None:
         """Run a batch, and compare its stores with its snapshot."""
+        self.application.query.set_clock(self.clock)
+        self.application.query.batch()
+        self.compare_newest()
+
+    def compare_newest(self) -> None:
         query = self.application.query
-        query.set_clock(self.clock)
-        query.batch()
         assert query.planner.snapshots is not None
         record = query.planner.snapshots.last
         if record is not None and record.snapshot == query.batches - 1:
@@ -149,6 +189,8 @@ class Run:
             self.clock += self.chance.choice([IDLE_MS // 3, IDLE_MS])
         elif kind < 0.7:
             self.take_over()
+        elif kind < 0.75:
+            self.die()
         else:
             self.batch()
 
