@@ -349,6 +349,23 @@ def test_the_next_instance_is_asked_if_one_does_not_answer() -> None:
     assert str(instance.last.url).startswith("https://two:2/v1/")
 
 
+def test_an_instance_that_accepts_a_request_and_stands_still_leaves_time_for_the_others() -> None:
+    waits: list[float] = []
+
+    def hang(request: httpx.Request) -> httpx.Response:
+        waits.append(request.extensions["timeout"]["read"])
+        raise httpx.ReadTimeout("nothing came", request=request)
+
+    instance = Instance(_value(1), hang, _value(2))
+    client = _client(instance, ["one:1", "two:2", "three:3"], timeout="30s")
+    assert client.store("counts").get("a") == 1
+
+    assert client.store("counts").get("a") == 2
+    assert [request.url.host for request in instance.requests] == ["one", "one", "two"]
+    assert waits[0] < 30
+    assert int(_params(instance.requests[1])["wait_ms"]) < 1_000 * waits[0]
+
+
 def test_an_address_without_an_instance_is_a_problem() -> None:
     instance = Instance(httpx.ConnectError("refused"))
 

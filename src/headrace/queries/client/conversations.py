@@ -130,14 +130,15 @@ class Conversations:
         deadline = self.clock() + self.timeout
         headers = {} if accept is None else {"Accept": accept}
         while True:
-            left = max(0.0, deadline - self.clock())
-            bounds = {} if bound is None else bound.params(left)
+            # An instance that accepts a request and stands still leaves time for the others.
+            wait = max(0.0, deadline - self.clock()) / len(self._servers)
+            bounds = {} if bound is None else bound.params(wait)
             request = self.request(
                 path,
                 {**params, **bounds},
                 body=body,
                 headers=headers,
-                timeout=left + _GRACE_SECONDS,
+                timeout=wait + _GRACE_SECONDS,
             )
             reply: Reply | Unreachable = yield Send(request)
             if isinstance(reply, Unreachable):
