@@ -508,6 +508,21 @@ def test_a_kind_of_store_of_a_later_version_is_named() -> None:
         [*store.all()]
 
 
+def test_a_watch_continues_on_the_next_instance_if_one_stands_still() -> None:
+    instance = Instance(
+        httpx.Response(200, stream=CHANGES[0]),
+        httpx.ReadTimeout("nothing came"),
+        httpx.Response(200, stream=CHANGES[1]),
+    )
+    # The instance that stands still takes longer than the timeout.
+    client = _client(instance, ["one:1", "two:2", "three:3"], timeout="1ms")
+
+    changes = client.watch("counts", prefix="p", since=Token("3f9a1c07", 6))
+
+    assert [next(changes) for _ in EXPECTED] == EXPECTED
+    assert [request.url.host for request in instance.requests] == ["one", "two", "three"]
+
+
 def test_a_watch_ends_if_no_instance_answers() -> None:
     instance = Instance(httpx.ConnectError("gone"))
 

@@ -104,10 +104,20 @@ class Conversations:
             self.timeout if timeout is None else timeout,
         )
 
-    def ask_next_server(self, failed: Unreachable) -> QueryProblemError:
-        """Ask another instance from now on; return the problem of the one that failed."""
+    @property
+    def server_count(self) -> int:
+        """How many addresses there are."""
+        return len(self._servers)
+
+    def leave_server(self) -> str:
+        """Ask another instance from now on; return the address of the one that is left."""
         server = self._servers.pop(0)
         self._servers.append(server)
+        return server
+
+    def ask_next_server(self, failed: Unreachable) -> QueryProblemError:
+        """Ask another instance from now on; return the problem of the one that failed."""
+        server = self.leave_server()
         msg = f"No instance answers at {server}: {failed.reason}."
         return QueryProblemError(
             ProblemCode.STORE_NOT_READY, msg, retry_after_ms=int(_RETRY_SECONDS * 1000)

@@ -15,8 +15,8 @@ from headrace.queries.http_names import EVENTS_TYPE
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.tokens import Token, parse_token
 
-_SILENT_SECONDS = 60.0
-"""Without a part for so long the stream is dead: instances send heartbeats more often."""
+_SILENT_SECONDS = 20.0
+"""Without a part for so long the stream is dead: instances send heartbeats every 5 s."""
 _PAUSE_SECONDS = 0.05
 """How long a watch waits before it connects again."""
 
@@ -51,6 +51,8 @@ def watch(
                 if item is not None:
                     yield Emit(item)
                 last = event.event_id or last
+        # It ends, has cut off a slow reader, or stands still.
+        client.leave_server()
         yield Pause(_PAUSE_SECONDS)
 
 
@@ -61,18 +63,21 @@ def _connect(
     if last is not None:
         headers["Last-Event-ID"] = last
     deadline = client.clock() + client.timeout
+    untried = client.server_count
     while True:
         reply = yield Open(client.request(path, params, headers=headers, timeout=_SILENT_SECONDS))
         if isinstance(reply, Unreachable):
             problem = client.ask_next_server(reply)
+            untried -= 1
         elif reply.status < 400:
             return
         else:
             problem = problem_of(reply)
+            untried = 0
         if problem.retry_after_ms is None:
             raise problem
         seconds = problem.retry_after_ms / 1000
-        if client.clock() + seconds >= deadline:
+        if client.clock() + seconds >= deadline and untried <= 0:
             raise problem
         yield Pause(seconds)
 
