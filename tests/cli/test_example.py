@@ -79,6 +79,7 @@ def test_a_copy_is_a_program_of_its_own(cli: Cli, folder: Path) -> None:
     app = folder / "mine" / "app.py"
     app.write_text(app.read_text().replace('"user-views"', '"mine"'))
     assert "store   mine" in cli("example", "./mine", "--trace").out
+    assert "store   mine" in cli("example", "mine", "--trace").out
     again = cli("example", "user-views", "--copy", "mine")
     assert (again.code, "Choose a new folder." in again.err) == (1, True)
 

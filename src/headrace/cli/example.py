@@ -204,8 +204,9 @@ def _chosen(name: str, variant: str | None = None) -> _Chosen:
 
 def _named(name: str) -> _Chosen:
     folder = Path(name)
-    for program in ("app.py", "main.py"):
-        if os.sep in name and os.path.exists(folder / program):  # noqa: PTH110  # of any length
+    is_example = any(each.name == name for each in examples())
+    for program in () if is_example else ("app.py", "main.py"):
+        if os.path.exists(folder / program):  # noqa: PTH110  # of any length
             return _Chosen(name, str(folder / program), folder, **_parts_in(folder))
     try:
         found = find_example(name)
