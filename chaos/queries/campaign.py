@@ -295,7 +295,8 @@ class Campaign:
         with httpx.Client(timeout=5.0, trust_env=False) as http:
             for each in self._instances:
                 what = f"{each.name} to show snapshot {number}"
-                self._await(partial(_shows, http, each.name, number), what)
+                found = partial(_status, http, each.name)
+                self._await(partial(_shows, http, each.name, number), what, found=found)
 
     def _await(
         self,
@@ -305,12 +306,13 @@ class Campaign:
         *,
         more: float = 0.0,
         seconds: float | None = None,
+        found: Callable[[], object] = lambda: "something else",
     ) -> None:
         limit = more + (self._plan.recovery_seconds if seconds is None else seconds)
         give_up = time.monotonic() + limit
         while not is_so() and not self._judge.problems:
             if time.monotonic() > give_up:
-                self._judge.report("Q12", f"waited {limit:.0f} s in vain for {what}")
+                self._judge.report("Q12", f"waited {limit:.0f} s for {what}, found {found()}")
             time.sleep(_PAUSE_SECONDS)
 
     def _finish(self, threads: list[threading.Thread]) -> None:
@@ -364,12 +366,17 @@ class Campaign:
         )
 
 
-def _shows(http: httpx.Client, name: str, number: int) -> bool:
+def _status(http: httpx.Client, name: str) -> dict[str, Any]:
     try:
-        status = http.get(f"http://{name}{STATUS_PATH}").json()
-    except httpx.TransportError:
-        return False
-    return bool(status["shards"]) and all(shown >= number for shown in status["shards"].values())
+        status: dict[str, Any] = http.get(f"http://{name}{STATUS_PATH}").json()
+    except httpx.TransportError as error:
+        return {"error": repr(error), "shards": {}}
+    return status
+
+
+def _shows(http: httpx.Client, name: str, number: int) -> bool:
+    shards = _status(http, name)["shards"]
+    return bool(shards) and all(shown >= number for shown in shards.values())
 
 
 def _is_ready(http: httpx.Client, name: str) -> bool:

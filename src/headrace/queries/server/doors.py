@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 
 from headrace.errors import ConfigError
 from headrace.queries.http_names import REQUEST_ID_HEADER
@@ -235,6 +236,8 @@ class Doors:
 
         try:
             await self._app(scope, _limited(receive), send_in_time)
+        except ClientDisconnect:
+            return  # nobody waits for an answer
         except Exception as error:
             if has_begun and not is_complete:
                 raise  # the server cuts the connection, so that the reader notices

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from headrace.errors import ConfigError
 from headrace.queries.problems import ProblemCode, QueryProblemError
@@ -186,6 +187,27 @@ def test_an_error_of_the_program_is_logged_and_not_shown(
     assert "a detail" not in answer.text
     assert "Request r1 failed" in caplog.text
     assert "a detail" in caplog.text
+
+
+def test_a_client_that_leaves_while_its_body_is_read_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sent: list[Any] = []
+
+    async def read_body(scope: Any, receive: Any, _send: Any) -> None:
+        await Request(scope, receive).body()
+
+    async def leave() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/v1/query", "headers": [(b"host", b"127.0.0.1")]}
+    with caplog.at_level(logging.DEBUG, "headrace"):
+        asyncio.run(Doors(read_body, None)(scope, leave, send))
+
+    assert (sent, caplog.text) == ([], "")
 
 
 def test_a_problem_says_when_to_try_again() -> None:
