@@ -1,4 +1,4 @@
-"""How much the engine adds to the user's own work, per record.
+"""Measures how much the engine adds to the user's own work, per record.
 
 Each program runs twice over the same records: through a production `Task`, and as a bare Python
 loop that does the same work inline: the same serdes, the same conditions and arithmetic, the same

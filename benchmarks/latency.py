@@ -1,4 +1,4 @@
-"""How long an order takes from being sent until its total can be read, at a steady light load."""
+"""Measures the time from sending an order until its total can be read, at a light load."""
 
 from __future__ import annotations
 

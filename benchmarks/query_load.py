@@ -52,12 +52,12 @@ class Load(Struct):
 
     @property
     def answers(self) -> int:
-        """How many keys were answered."""
+        """Return how many keys were answered."""
         return self.requests - self.errors
 
     @property
     def per_second(self) -> float:
-        """How many keys were answered in a second."""
+        """Return how many keys were answered in a second."""
         return self.answers / self.seconds
 
 

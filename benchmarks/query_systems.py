@@ -179,7 +179,7 @@ def await_copies(instances: Sequence[Instance], copies: int) -> None:
 
 
 def pin(pid: int, cores: set[int]) -> None:
-    """Let every thread of a process use some cores only."""
+    """Bind every thread of a process to some cores."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         try:
             os.sched_setaffinity(int(thread.name), cores)

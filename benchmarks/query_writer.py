@@ -196,7 +196,7 @@ class Updates(Thread):
 
     @property
     def per_second(self) -> float:
-        """How many updates were written in a second."""
+        """Return how many updates were written in a second."""
         return len(self.commits) * self._count / self.seconds
 
     def _records(self) -> Iterator[tuple[bytes, bytes]]:

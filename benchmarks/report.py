@@ -31,7 +31,7 @@ class Failure(Struct):
 
 
 class Machine(Struct):
-    """Where it was measured."""
+    """The machine on which it was measured."""
 
     cores: int
     memory_gb: float
@@ -61,7 +61,7 @@ class Report(Struct):
         return None
 
     def is_right(self) -> bool:
-        """Whether every run ended and every output was right."""
+        """Return whether every run ended and every output was right."""
         return not self.failures and not any(each.problems for each in self.measurements)
 
 

@@ -28,7 +28,7 @@ class RunError(Exception):
 
 
 class Sample(Struct):
-    """How far a program was at one moment."""
+    """The progress of a program at one moment."""
 
     seconds: float
     """Since the program was started."""
@@ -173,7 +173,7 @@ class Watch:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Let a program end in order, then whatever is left of its session."""
+    """End a program in order, then whatever is left of its session."""
     assert process.stdin is not None
     process.stdin.close()
     try:

@@ -110,7 +110,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _choose_families(given: argparse.Namespace) -> None:
-    """Let the rounds have the faults of some families, on the workloads that those are for."""
+    """Give the rounds the faults of some families, on the workloads that those are for."""
     chosen = [fault for name in given.families for fault in FAMILIES[name]]
     given.faults = [fault.kind for fault in chosen]
     own = [fault.workload for fault in chosen if fault.workload is not None]

@@ -30,7 +30,7 @@ _SEQUENCE_BYTES = 4
 
 @dataclass
 class Verdict:
-    """How often each promise was broken; all zero is right."""
+    """The number of times that each promise was broken; all zero is right."""
 
     lost: int = 0
     """Results that are missing."""
@@ -60,7 +60,7 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether nothing was found."""
         return not any(self.counts().values())
 
     def counts(self) -> dict[str, int]:

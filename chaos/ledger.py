@@ -88,20 +88,20 @@ class RoundEntry(msgspec.Struct, frozen=True):
 
     @property
     def checked(self) -> int:
-        """How many lines of `WHAT_IS_CHECKED` it looked at."""
+        """Return how many lines of `WHAT_IS_CHECKED` it looked at."""
         levels = [level for seed, level in _CHECKED_FROM_SEED.items() if seed <= self.seed]
         return self.checks or max(levels)
 
     @property
     def has_compared(self) -> bool:
-        """Whether memory and files were compared; old entries have 0 if they were not."""
+        """Return whether memory and files were compared; old entries have 0 if they were not."""
         if self.compared is None:
             return bool(self.grown_megabytes or self.grown_files)
         return self.compared > 0
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was wrong."""
+        """Return whether nothing was wrong."""
         return not any(self.verdict.values()) and not self.problems
 
 

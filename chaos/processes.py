@@ -65,7 +65,7 @@ class Session:
         return _signal(self.pids() if pids is None else pids, signal.SIGKILL)
 
     def stop(self, pids: list[int]) -> list[int]:
-        """Let processes stand still, and wait until they do; return those that lived."""
+        """Stop processes, and wait until they stand still; return those that lived."""
         met = _signal(pids, signal.SIGSTOP)
         while any(lives(pid) and not _stands_still(pid) for pid in met):
             time.sleep(_PAUSE_SECONDS)

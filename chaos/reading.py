@@ -41,7 +41,7 @@ class Reader(Protocol):
 
     @property
     def reached(self) -> Offsets:
-        """How far partitions were read that may hold such transactions."""
+        """Return how far partitions were read that may hold such transactions."""
         ...
 
     def open_ends(self, topics: Iterable[str]) -> list[tuple[str, int]]:

@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def command(self) -> str:
-        """How to run it again."""
+        """Return how to run it again."""
         mistake = f" --mistake {self.mistake}" if self.mistake else ""
         return (
             f"python -m chaos --rounds 1 --seed {self.seed} --broker {self.broker}"
@@ -196,7 +196,7 @@ class Round:
         return {}
 
     def inflict(self, fault: Fault) -> bool:
-        """Let a fault happen and wait for the recovery; return whether there was one."""
+        """Inject a fault and wait for the recovery; return whether there was one."""
         starts, second = self.supervisor.starts, time.monotonic() - self._began
         has_happened, has_failed = True, False
         try:
@@ -231,7 +231,7 @@ class Round:
         return warm(self._usage.get(self.supervisor.session.driver, []))
 
     def finish(self) -> RoundEntry:
-        """Let everything be processed, end the application in order, and judge what it wrote."""
+        """Wait until all is processed, end the application in order, and judge what it wrote."""
         self.feeder.stop()
         if self.feeder.error is not None:
             self.problems.append(f"Records could not be written: {self.feeder.error!r}")

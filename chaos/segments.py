@@ -1,4 +1,4 @@
-"""Which transaction wrote which offsets: read from the files of the brokers.
+"""Finds the transaction that wrote each offset, in the files of the brokers.
 
 Transactions lie between each other in a partition, so that a reader cannot see from offsets alone
 where one ends; the batches in the files name their producers.

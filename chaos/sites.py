@@ -1,4 +1,4 @@
-"""Where the topics of a round live: the embedded log, one Kafka broker or a cluster of three."""
+"""The log of a round: the embedded one, one Kafka broker or a cluster of three."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Site(ABC):
     @property
     @abstractmethod
     def settings(self) -> Mapping[str, str]:
-        """Where the application finds the topics, under Kafka's names."""
+        """Return where the application finds the topics, under Kafka's names."""
 
     def __enter__(self) -> Site:
         return self

@@ -37,7 +37,7 @@ _LEAP = "leap"
 
 
 def arm(folder: Path, step: str, victim: str, times: int = 1) -> None:
-    """Let ``victim`` die when ``step`` is reached for the ``times``-th time from now."""
+    """Kill ``victim`` when ``step`` is reached for the ``times``-th time from now."""
     (folder / f"{step}.{victim}.{times}").touch()
 
 
@@ -54,7 +54,7 @@ def has_fired(folder: Path) -> bool:
 
 
 def leap(folder: Path, milliseconds: int) -> None:
-    """Let the system clock be ahead by this much in the processes under test."""
+    """Set the system clock ahead by this much in the processes under test."""
     (folder / _LEAP).write_text(str(milliseconds))
 
 

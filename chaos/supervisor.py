@@ -82,7 +82,7 @@ class Supervisor:
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark keeps progress and state."""
+        """Return where Spark keeps progress and state."""
         home = self.state / self.application_id
         # It runs on one cluster; before the first batch there is no folder yet.
         return next(home.glob("*/checkpoint"), home / "not-started") / "spark"
@@ -113,14 +113,14 @@ class Supervisor:
         self._keeper.start()
 
     def step_clock(self, milliseconds: int) -> int:
-        """Let the time of day jump and continue from there; return the new time."""
+        """Move the time of day and continue from there; return the new time."""
         self._clock_ms += milliseconds
         self._latest_ms = max(self._latest_ms, self._clock_ms)
         self._has_stepped_clock = True
         return self.clock_ms()
 
     def end_clock_faults(self) -> None:
-        """Let the clock show what it has shown at most: until then nothing is due."""
+        """Set the clock to the most that it has shown: until then nothing is due."""
         self._clock_ms = self._latest_ms
 
     def _tell_clock(self) -> None:

@@ -27,7 +27,7 @@ _HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Lets the first application start Java, and ends it after the last test."""
+    """Start Java with the first application, and end it after the last test."""
     environment = pytest.MonkeyPatch()
     # Spark's workers import what scenarios and tests are made of.
     root = _HERE.parent

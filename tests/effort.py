@@ -1,4 +1,4 @@
-"""How many random examples a property test tries: all in `make nightly`, else a quarter."""
+"""The number of random examples of a property test: all in `make nightly`, else a quarter."""
 
 from __future__ import annotations
 

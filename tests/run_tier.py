@@ -31,7 +31,7 @@ TESTS = "src/headrace/examples/*/test_*.py"
 
 
 class Outcome(NamedTuple):
-    """How a step ended."""
+    """The end of a step."""
 
     name: str
     seconds: float

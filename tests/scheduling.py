@@ -1,4 +1,4 @@
-"""How the tests of a run are given to its workers."""
+"""Gives the tests of a run to its workers."""
 
 from __future__ import annotations
 

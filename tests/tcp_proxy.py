@@ -112,7 +112,7 @@ class TcpProxy:
         arrives: bool = False,
         of: str = "",
     ) -> None:
-        """Let a fault happen when a client next sends a request.
+        """Inject a fault when a client next sends a request.
 
         Args:
             request: Which.

@@ -1,4 +1,4 @@
-"""Which tests each tier runs: ``quick`` while typing, ``test`` at every push, ``nightly`` all.
+"""The tests of each tier: ``quick`` while typing, ``test`` at every push, ``nightly`` all.
 
 A test belongs to the cheapest tier that can run it:
 
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Let one worker have all tests on Spark, so that a run of the tier has one Spark."""
+    """Give one worker all tests on Spark, so that a run of the tier has one Spark."""
     if config.getoption("--tier") != "test":
         return None
     from tests.scheduling import SparkOnOneWorker  # pytest runs without xdist too

@@ -1,4 +1,4 @@
-"""How tests wait: for a condition, with a generous limit, and an error that names both states."""
+"""Waits for a condition, with a generous limit, and an error that names both states."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Topics(NamedTuple):
-    """Where a program reads and writes."""
+    """The topics that a program reads and writes."""
 
     source: str
     table: str

@@ -44,7 +44,7 @@ def _quiet(scene: Scene) -> str:
 
 
 def _leap(scene: Scene) -> str:
-    """Let the system clock run 30 days ahead for 3 s; batches must not follow it.
+    """Set the system clock 30 days ahead for 3 s; batches must not follow it.
 
     Raises:
         NoRecoveryError: A batch has that time, or the time of batches stands still after it.

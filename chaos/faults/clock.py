@@ -14,7 +14,7 @@ _SHOW_SECONDS = 15.0
 
 
 def _step(scene: Scene, milliseconds: int) -> str:
-    """Let the clock jump, and check that a batch is planned with the new time.
+    """Move the clock, and check that a batch is planned with the new time.
 
     A clock that was put back stands still in the batches, until it has caught up.
     """

@@ -22,7 +22,7 @@ _LAST_WORDS = "Another process has taken over application"
 
 
 def _take_over(scene: Scene) -> str:
-    """Let the leader die; the standby leads and is kept running from then on.
+    """Kill the leader; the standby leads and is kept running from then on.
 
     Raises:
         NoRecoveryError: The standby does not lead in time.
@@ -116,7 +116,7 @@ def _woken_too_late(scene: Scene, first: subprocess.Popen[str], sleepers: list[i
 
 
 def _followed(scene: Scene) -> subprocess.Popen[str]:
-    """Let another process stand by for the leader, which is returned."""
+    """Start a standby of the leader, which is returned."""
     _await_standby(scene)
     return scene.supervisor.follow()
 

@@ -12,7 +12,7 @@ _MOST_PASSES = 3
 
 
 def die_at(scene: Scene, step: str, victim: str, times: int = 1) -> str:
-    """Let a process die at a step.
+    """Kill a process at a step.
 
     Raises:
         NothingHappenedError: The step was not reached.

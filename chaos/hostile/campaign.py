@@ -52,7 +52,7 @@ class Sums:
 
     @property
     def is_right(self) -> bool:
-        """Whether each record is an output or a counted drop."""
+        """Return whether each record is an output or a counted drop."""
         return self.records == self.out + sum(self.dropped.values())
 
 

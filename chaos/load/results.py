@@ -84,7 +84,7 @@ class LoadEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was wrong."""
+        """Return whether nothing was wrong."""
         return not any(self.verdict.values()) and not self.problems
 
 

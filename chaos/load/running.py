@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """How long the load lasts."""
+        """Return how long the load lasts."""
         return 60 * self.minutes
 
     def restarts(self) -> Iterator[tuple[float, str]]:
@@ -179,7 +179,7 @@ class Load:
         return max(self._plan.seconds, pending)
 
     def finish(self) -> LoadEntry:
-        """Let everything be processed, end the application in order, and judge it all."""
+        """Wait until everything is processed, end the application in order, and judge it all."""
         seconds = self._plan.seconds
         feeder_cpu = (own_cpu_seconds(self._feeder.pid) - self._cpu_before) / seconds
         fed = self._end_feeding()

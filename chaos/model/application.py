@@ -72,7 +72,7 @@ class Build:
 
     @property
     def checks_checkpoint(self) -> bool:
-        """Whether a start looks at its checkpoint; else only the sink does."""
+        """Return whether a start looks at its checkpoint; else only the sink does."""
         return "prepare" in self.start
 
 
@@ -360,7 +360,7 @@ class Attempt:
 
     @property
     def is_outlived(self) -> bool:
-        """Whether what it is at may have been done by another attempt."""
+        """Return whether what it is at may have been done by another attempt."""
         return self.driver.has_tried_again(self._batch, self._sink)
 
     def _run(self, process: Process) -> None:

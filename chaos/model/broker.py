@@ -21,7 +21,7 @@ Target: TypeAlias = TopicPartition | str
 
 
 class Code(Enum):
-    """Why a request was refused."""
+    """The reason why a request was refused."""
 
     CONCURRENT_TRANSACTIONS = "the last transaction is still ending"
     UNSTABLE_OFFSET_COMMIT = "a transaction is about to commit these offsets"
@@ -47,7 +47,7 @@ class RequestRefusedError(Exception):
 
 
 class State(Enum):
-    """Where the transactions of an id are."""
+    """The state of the transactions of an id."""
 
     EMPTY = "empty"
     ONGOING = "ongoing"
@@ -225,7 +225,7 @@ class ModelBroker:
     def add_partitions_to_txn(
         self, *, transactional_id: str, epoch: int, targets: Sequence[Target]
     ) -> None:
-        """Let partitions take part in the transaction, which begins with the first of them.
+        """Add partitions to the transaction, which begins with the first of them.
 
         ``AddOffsetsToTxn`` is the same for a group.
         """
@@ -335,7 +335,7 @@ class ModelBroker:
             self._fence(transactional_id, known)
 
     def write_control_record(self, transactional_id: str, target: Target) -> None:
-        """Let one participant of a decided transaction know how it ended."""
+        """End a decided transaction at one of its participants."""
         known = self.transactional[transactional_id]
         commit = known.state is State.PREPARE_COMMIT
         place = self.group(target) if isinstance(target, str) else self._partition(target)

@@ -45,7 +45,7 @@ class Checkpoint:
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Return where its files are."""
         return self.home.checkpoint
 
     @property
@@ -61,12 +61,12 @@ class Checkpoint:
 
     @property
     def end(self) -> BatchBoundary:
-        """Where its last batch ends."""
+        """Return where its last batch ends."""
         return self.planned[-1].end if self.planned else FIRST
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether its last batch was planned and not committed."""
+        """Return whether its last batch was planned and not committed."""
         return len(self.planned) > self.committed
 
     def begin(self) -> None:

@@ -26,7 +26,7 @@ class TimedOutError(Exception):
 
 
 class Connection(Protocol):
-    """How a client reaches the broker."""
+    """The connection of a client to the broker."""
 
     def call(self, request: Request, /) -> Any:
         """Ask once, and return the answer.
@@ -62,7 +62,7 @@ class DirectConnection:
 
 @dataclass(frozen=True)
 class Weather:
-    """How likely each mishap is, for each request."""
+    """The probability of each mishap, for each request."""
 
     delayed: float = 0.0
     doubled: float = 0.0
@@ -133,7 +133,7 @@ class Network:
         self._scheduler.after(ANSWER_TIMEOUT, partial(process.wake, number, TimedOutError()))
 
     def apply(self, who: str, request: Request) -> Any:
-        """Let the broker answer, now; a refusal is returned."""
+        """Return the answer of the broker, now; a refusal is returned too."""
         answer: Any
         try:
             answer = request.func(self._broker, **request.keywords)

@@ -135,7 +135,7 @@ class Operator:
         self.lives[-1] = found
 
     def has_planned(self, batch: Planned) -> None:
-        """Let markers be lost soon, if this is the batch for it."""
+        """Lose markers soon, if this is the batch for it."""
         if self._may_lose and batch.number == self._lost_in:
             self._may_lose = False
             self._scheduler.after(self._random.randint(1, 150), self._lose_markers)

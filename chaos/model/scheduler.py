@@ -124,7 +124,7 @@ class Process:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it is stopped for now."""
+        """Return whether it is stopped for now."""
         return self._frozen_until > self.scheduler.now
 
     def wait(self, arrange: Callable[[int], None]) -> Any:
@@ -147,7 +147,7 @@ class Process:
         self.wait(lambda number: self.scheduler.after(delay, lambda: self.wake(number, None)))
 
     def wake(self, number: int, answer: Any) -> None:
-        """Let it continue, if it still waits for this; a frozen one does when it thaws."""
+        """Continue the thread, if it still waits for this; a frozen one does when it thaws."""
         if not self.is_alive or number != self._awaits:
             return
         if self.is_frozen:
@@ -176,7 +176,7 @@ class Process:
         raise KilledError
 
     def clear_away(self) -> None:
-        """Let the thread end, when the scheduler has come to its end."""
+        """End the thread, when the scheduler has come to its end."""
         self.is_alive = False
         if self._thread.is_alive():
             self.turn.release()

@@ -165,13 +165,13 @@ class Simulation:
             self.fail("nobody leads, although not all batches are written")
 
     def _take_over(self) -> None:
-        """Let another driver lead, after whatever an operator does meanwhile."""
+        """Start another driver as leader, after whatever an operator does meanwhile."""
         hurries = self._hurries or self.scheduler.random.random() < 0.3
         if not (hurries and self.operator.act()):
             self.start_driver()
 
     def start_driver(self) -> None:
-        """Let a driver lead with the checkpoint that the operator has for it."""
+        """Start a driver as leader with the checkpoint that the operator has for it."""
         if len(self.drivers) > 25 or self.scheduler.now > 15_000:
             self.network.weather = _CALM
         driver = Driver(self, len(self.drivers), self.operator.checkpoint)
@@ -180,7 +180,7 @@ class Simulation:
         self._watch(driver)
 
     def _watch(self, driver: Driver) -> None:
-        """Let another driver take over from one that is gone, or seems to be."""
+        """Start another driver in place of one that is gone, or seems to be."""
 
         def look() -> None:
             if driver.process.error is not None:

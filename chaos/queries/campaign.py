@@ -102,12 +102,12 @@ class Plan:
 
     @property
     def own_writes(self) -> int:
-        """How many orders must be seen by a reader who waits for an order of its own."""
+        """Return how many orders must be seen by a reader who waits for an order of its own."""
         return max(1, self.answers // 10)
 
     @property
     def least_snapshots(self) -> int:
-        """How many snapshots the answers must be of."""
+        """Return how many snapshots the answers must be of."""
         return max(10, self.answers // _ANSWERS_PER_SNAPSHOT)
 
 

@@ -75,7 +75,7 @@ class Orders:
 
     @property
     def ends(self) -> Position:
-        """How many orders each partition has."""
+        """Return how many orders each partition has."""
         with self._held:
             return tuple(map(len, self._orders))
 

@@ -26,7 +26,7 @@ _KEPT_BODIES = 300
 
 
 class _Followed(NamedTuple):
-    """When the campaign read a snapshot record."""
+    """The time at which the campaign read a snapshot record."""
 
     snapshot: int
     at: float

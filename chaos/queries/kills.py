@@ -114,7 +114,7 @@ class Kills:
         process.start()
 
     def _stop_instance(self, instance: Kept) -> None:
-        """Let an instance stand still while the application makes snapshots."""
+        """Stop an instance while the application makes snapshots."""
         since = self._number()
         instance.stand_still(self._site.nobody_writes)
         self._pass_time()
@@ -142,7 +142,7 @@ class Kills:
                 self._judge.note_answer("woken", reply.token)
 
     def _stop_leader(self) -> None:
-        """Let the leader stand still until another one leads; it must end, or stand by."""
+        """Stop the leader until another one leads; it must end, or stand by."""
         leader = self.application
         standby, epoch = self._stand_by() if self._site.has_sessions else (leader, -1)
         leader.stand_still(self._site.nobody_writes)

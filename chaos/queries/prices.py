@@ -47,7 +47,7 @@ class Prices:
 
     @property
     def count(self) -> int:
-        """How many were written."""
+        """Return how many were written."""
         return self._count
 
     def write(self, log: TopicLog, count: int) -> None:

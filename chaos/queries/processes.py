@@ -82,7 +82,7 @@ class Kept:
         return self._process is not None and self._process.poll() is None
 
     def stand_still(self, may: Callable[[], bool]) -> None:
-        """Let it and what it has started stand still, at an instant at which they may."""
+        """Stop it and what it has started, at an instant at which they may stand still."""
         assert self._process is not None, "started"
         session = Session(self._process.pid)
         self.stands_still = True
@@ -91,7 +91,7 @@ class Kept:
             time.sleep(_PAUSE_SECONDS)
 
     def resume(self) -> None:
-        """Let it continue."""
+        """Continue it."""
         assert self._process is not None, "started"
         session = Session(self._process.pid)
         session.resume(session.pids())
@@ -133,7 +133,7 @@ class Kept:
 
 @dataclass
 class Site:
-    """Where the processes of a campaign run, and with which settings."""
+    """The folder and the settings of the processes of a campaign."""
 
     folder: Path
     servers: str | None = None
@@ -193,27 +193,27 @@ class Site:
 
     @property
     def has_sessions(self) -> bool:
-        """Whether a leader that stands still loses its place to the next one."""
+        """Return whether a leader that stands still loses its place to the next one."""
         return not self.on_spark or self.servers is not None
 
     def end_session(self) -> None:
-        """Let the next process of the application lead, as the end of a session does on Spark."""
+        """Make the next process of the application lead, as the end of a session does on Spark."""
         if not self.on_spark:
             (self.folder / LEADING).unlink()
 
-    def die_at(self, place: str) -> None:
-        """Let the application end at a place of a batch, soon.
+    def die_at(self, moment: str) -> None:
+        """End the application at a place of a batch, soon.
 
         Spark's processes end between two transactions, or before Spark's commit; the record of the
         snapshot may be written by then.
         """
         if self.on_spark:
-            step = "after-commit" if place == HALF_WRITTEN else "before-spark-commit"
+            step = "after-commit" if moment == HALF_WRITTEN else "before-spark-commit"
             arm(self.folder, step, "all")
             return
         path = self.folder / DIE
         new = path.with_suffix(".new")
-        new.write_text(place)
+        new.write_text(moment)
         new.replace(path)
 
     def _options(self) -> list[str]:

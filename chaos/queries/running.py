@@ -156,7 +156,7 @@ def _die(*_: object) -> None:
 
 
 def _die_at(place: str, query: DurableQuery) -> None:
-    """Let the process end at a place of the next batch."""
+    """End the process at a place of the next batch."""
     if place == HALF_WRITTEN:
         write: Callable[..., Any] = BatchWriter.write
 

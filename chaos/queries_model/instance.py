@@ -120,7 +120,7 @@ class Instance:
         self.applier.tick(now)
 
     def crash_in_a_write(self) -> None:
-        """Let the process end soon, before a write or inside one that goes in parts."""
+        """End the process soon, before a write or inside one that goes in parts."""
         self._database.writes_left = self._random.randrange(5)
 
     def step(self) -> None:

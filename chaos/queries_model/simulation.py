@@ -181,7 +181,7 @@ class Simulation:
         self._say(f"leader {self._leader.epoch} starts, lost record: {self._leader.is_lost}")
 
     def _crash_leader(self) -> None:
-        """Let another leader start, while the one before is dead or only stopped."""
+        """Start another leader, while the one before is dead or only stopped."""
         if self._is_down:
             return
         if self._random.random() < 0.5:
@@ -350,7 +350,7 @@ class Simulation:
                     self.fail(f"Q9: {record.snapshot} names two states of {topic}")
 
     def _read_by_token(self) -> None:
-        """Let a client read again what it saw before, anywhere."""
+        """Read again, anywhere, what a client saw before."""
         if not self._tokens:
             return
         text, history, number = self._random.choice(self._tokens)

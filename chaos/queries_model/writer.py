@@ -32,7 +32,7 @@ from headrace.state.store_types.base import ChangelogRecord
 
 @dataclass(frozen=True)
 class WriterBuild:
-    """How the writer works; the defaults are right."""
+    """The behaviour of the writer; the defaults are right."""
 
     ends_before_commit: bool = True
     """Whether ``ends`` come from the sink before its commit, or are asked beside the next batch."""

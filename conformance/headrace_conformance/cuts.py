@@ -1,4 +1,4 @@
-"""Where the input of a scenario must be cut into batches to be processed in the order it is piped.
+"""Cuts the input of a scenario into batches that are processed in the order it is piped.
 
 A batch gives a task its records in the order of their times. So a batch ends where a record would
 overtake one that was piped before it, and wherever the scenario looks: at the clock, at a store.
@@ -114,7 +114,7 @@ def _without_punctuations(part: Any) -> Any:
 
 
 class Together:
-    """Says which records may come in one batch and be processed in the order they are piped.
+    """Finds the records that one batch may have and process in the order they are piped.
 
     Args:
         lowered: The topology that processes them.
@@ -129,7 +129,7 @@ class Together:
 
     @property
     def merges(self) -> bool:
-        """Whether some task takes turns between inputs."""
+        """Return whether some task takes turns between inputs."""
         return bool(self._several)
 
     def is_possible(self) -> bool:

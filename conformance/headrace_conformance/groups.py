@@ -1,4 +1,4 @@
-"""Which scenarios can run together, and which do not end on the runtime as they were recorded."""
+"""Groups the scenarios that can run together, and names those that do not end as recorded."""
 
 from __future__ import annotations
 

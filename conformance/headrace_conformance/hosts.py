@@ -19,7 +19,7 @@ from headrace_conformance.run import Result, Run
 
 
 class Host(Protocol):
-    """Where a topology runs on a log."""
+    """A host of a topology on a log."""
 
     def run(self, records: Sequence[RawRecord], clock: int, /) -> None:
         """Write records to their topics, and process them and what follows at this time of day."""

@@ -66,7 +66,7 @@ class KeptMemory(Memory):
 
     @property
     def initialised(self) -> bool:
-        """Whether ``init`` has run; asked first by each new instance, so here the file is read."""
+        """Return whether ``init`` has run. Each new instance asks first: the file is read here."""
         self._load()
         return bool(self.__dict__["initialised"])
 

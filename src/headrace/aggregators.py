@@ -47,7 +47,7 @@ N = TypeVar("N", int, float)
 
 @dataclass(frozen=True)
 class Aggregation(Generic[V, A]):
-    """How values become an aggregate, ready to be given to `aggregate`."""
+    """An aggregation of values, ready to be given to `aggregate`."""
 
     initializer: Callable[[], A]
     aggregator: Callable[[Any, V, A], A]
@@ -125,7 +125,7 @@ def max(of: Callable[[V], T]) -> Aggregation[V, T]:  # noqa: A001
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """How many numbers there were, and their sum: what `mean` keeps."""
+    """The count and the sum of numbers, from which `mean` is computed."""
 
     count: int = 0
     total: int | float = 0

@@ -75,12 +75,12 @@ class ApplicationHome:
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark keeps state and progress."""
+        """Return where Spark keeps state and progress."""
         return self.state / "checkpoint"
 
     @property
     def spark_log(self) -> Path:
-        """Where Spark and its workers log."""
+        """Return where Spark and its workers log."""
         return self.work / "spark.log"
 
     def queries(self, server: str) -> Path:

@@ -44,7 +44,7 @@ BATCH_SECONDS = (
 
 
 class Histogram(msgspec.Struct, array_like=True):
-    """How many values are in each bucket, and their sum. Its owner knows the buckets."""
+    """The number of values in each bucket, and their sum. Its owner knows the buckets."""
 
     counts: list[int] = []
     """The values up to the end of each bucket and above the one before; last the values above all
@@ -78,5 +78,5 @@ class Histogram(msgspec.Struct, array_like=True):
 
     @property
     def total(self) -> int:
-        """How many values there are."""
+        """Return how many values there are."""
         return sum(self.counts)

@@ -27,7 +27,7 @@ _READY_SECONDS = 30.0
 
 
 class LagInfo(NamedTuple):
-    """How far the application is behind in one partition."""
+    """The lag of one partition of a store."""
 
     current_offset_position: int
     end_offset_position: int

@@ -236,7 +236,7 @@ class FixedKeyRecord(Generic[K, V]):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record came from."""
+    """The origin of a record."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""How an application answers queries while it runs: the service that it starts and closes."""
+"""The service that answers queries while an application runs."""
 
 from __future__ import annotations
 

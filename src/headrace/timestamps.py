@@ -1,4 +1,4 @@
-"""Where the timestamp of a record comes from: the extractors, and what they do without one."""
+"""The extractors of timestamps, and what they do with a record that has none."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class RecordingDriver(TopologyTestDriver):
 
 
 class Host(Protocol):
-    """Where a topology runs on a log."""
+    """A host of a topology on a log."""
 
     def run(self, records: Sequence[RawRecord], clock: int, /) -> None:
         """Write records to their topics, and process them and what follows at this time of day."""
@@ -263,7 +263,7 @@ class Mirror:
 
     @property
     def _has_tasks(self) -> bool:
-        """Whether there are several tasks, which take no notice of each other."""
+        """Return whether there are several tasks, which take no notice of each other."""
         subtopologies = [
             subtopology
             for subtopology in self._driver._lowered.subtopologies

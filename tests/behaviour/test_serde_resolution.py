@@ -1,4 +1,4 @@
-"""Which serde a step uses: explicit, inherited, deduced, default, or an error when built."""
+"""The serde of a step: explicit, inherited, deduced, default, or an error when built."""
 
 from __future__ import annotations
 

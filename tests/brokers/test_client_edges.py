@@ -95,7 +95,7 @@ def in_sync(nodes: int) -> Any:
 
 
 def know_topic(log: KafkaLog, *, partitions: int) -> None:
-    """Let a log take the topic for one that it asked about."""
+    """Make a log use the topic for one that it asked about."""
     log._topics.counts["orders"] = partitions
     log._writer._limits["orders"] = 1_000_000
 

@@ -95,14 +95,14 @@ def direct(broker: RunningBroker) -> Iterator[Broker]:
 
 @pytest.fixture
 def out(direct: Broker, named: Named) -> TopicPartition:
-    """Where batches go."""
+    """Return the partition that batches go to."""
     direct.create_topic(named("out"))
     return TopicPartition(named("out"), 0)
 
 
 @pytest.fixture
 def marker(direct: Broker, named: Named) -> TopicPartition:
-    """Says which batch was written."""
+    """Return the partition that has the number of the batch that was written."""
     direct.create_topic(named("markers"))
     return TopicPartition(named("markers"), 0)
 

@@ -179,7 +179,7 @@ class _Running:
         self._mortal = _MortalLog(self._query.log)
 
     def endanger(self, mortality: float, mistaken: Callable[[Any], Any]) -> None:
-        """Let writers die from here on, and do what a mistake makes of it."""
+        """Kill writers from here on, and do what a mistake makes of it."""
         self._mortality = mortality
         self._query.log = mistaken(self._mortal)
 

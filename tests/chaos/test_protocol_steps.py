@@ -18,7 +18,7 @@ from chaos.steps import STEPS
 
 
 def _die_at_each(steps: tuple[str, ...], plan: Plan, folder: Path) -> RoundEntry:
-    """Let a worker die at each of some steps, while one application runs."""
+    """Kill a worker at each of some steps, while one application runs."""
     with Round(plan, folder) as running:
         running.await_first_batch()
         for step in steps:

@@ -1,4 +1,4 @@
-"""Which workloads each tier tries: a few in `make test`, all in `make nightly`."""
+"""The workloads of each tier: a few in `make test`, all in `make nightly`."""
 
 from __future__ import annotations
 

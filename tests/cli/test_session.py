@@ -1,4 +1,4 @@
-"""How commands print, and their common options."""
+"""The output of commands, and their common options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which application a target names, and the error if it names none."""
+"""The application that a target names, and the error if it names none."""
 
 from __future__ import annotations
 

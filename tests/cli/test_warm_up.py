@@ -16,7 +16,7 @@ from tests.cli.conftest import Cli
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the archive of this Spark would be, in a cache of its own."""
+    """Return the archive of this Spark, in a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return cds_archive(find_java().version)
 

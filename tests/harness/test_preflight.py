@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def program(path: Path, name: str, says: str) -> None:
-    """Let a program say something."""
+    """Write a program that prints a text."""
     file = path / name
     file.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")
     file.chmod(0o755)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headrace"
+EXAMPLES = PACKAGE / "examples"
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -31,8 +32,7 @@ def package_files(*folders: str) -> list[Path]:
 @cache
 def library_files(*folders: str) -> list[Path]:
     """Return the Python files of the package without the programs and tests of its examples."""
-    examples = PACKAGE / "examples"
-    return [path for path in package_files(*folders) if path.parent.parent != examples]
+    return [path for path in package_files(*folders) if path.parent.parent != EXAMPLES]
 
 
 @cache

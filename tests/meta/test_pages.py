@@ -117,7 +117,7 @@ def test_the_table_for_java_programmers_has_every_method_and_no_other(name: str)
 
 
 def _resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or a name in one."""
+    """Return whether a dotted name is a module, or a name in one."""
     module, _, attribute = name.rpartition(".")
     try:
         importlib.import_module(name)

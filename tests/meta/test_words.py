@@ -5,6 +5,7 @@ See docs/architecture.md, Words.
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import sys
@@ -15,7 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.repository import PAGES, library_files, name_of, python_files
+from tests.meta.repository import (
+    EXAMPLES,
+    PAGES,
+    library_files,
+    name_of,
+    python_files,
+    syntax_of,
+)
 
 RETIRED = {
     "_LASTING": "_PERMANENT",
@@ -191,6 +199,11 @@ NO_ACTOR = re.compile(
 )
 """A sentence, but no question, whose subject is no actor."""
 
+OPENS_WITHOUT_OBJECT = re.compile(
+    r"(?:How|Lets?|Says?|Tells?|That|What|When|Where|Whether|Which|Who|Why)\b"
+)
+"""A docstring that neither says what to do, as "Return whether …", nor names a thing."""
+
 _OPENING = r"\b(?:Who|What|Nobody|Somebody|Everybody|That which)\b"
 _STRINGS = {tokenize.STRING}
 if sys.version_info >= (3, 12):
@@ -255,6 +268,19 @@ def test_a_docstring_of_the_package_opens_with_a_verb_or_a_noun() -> None:
     assert found == []
 
 
+def test_a_docstring_of_a_module_class_or_function_opens_with_a_verb_or_a_noun() -> None:
+    found = [
+        f"{name_of(path)}:{node.body[0].lineno} {docstring.splitlines()[0]}"
+        for path in python_files()
+        if path.parent.parent != EXAMPLES  # their names and texts are for users to copy
+        for node in ast.walk(syntax_of(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if (docstring := ast.get_docstring(node)) and OPENS_WITHOUT_OBJECT.match(docstring)
+    ]
+
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("text", "phrase"),
     [
@@ -303,7 +329,7 @@ def _retired_parts_in(name: str) -> dict[str, str]:
 
 @cache
 def _has_part(name: str, pattern: str) -> bool:
-    """Whether a name, in snake case or camel case, contains a word or words."""
+    """Return whether a name, in snake case or camel case, contains a word or words."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return re.search(rf"(?:^|_)(?:{pattern})(?:_|$)", snake) is not None
 

@@ -1,4 +1,4 @@
-"""Which checkpoint an application may start from, on both logs. Batches run without Spark.
+"""Starts from all kinds of checkpoints, on both logs. Batches run without Spark.
 
 Spark's files are kept as it keeps them: where a batch ends before the batch runs, that it is done
 after it was written.

@@ -30,7 +30,7 @@ _counts = Stores.key_value("counts", str, int)
 
 
 class Ticking(Processor[str, int, str, str]):
-    """Tells when it is called: by a record or by a schedule of 100 ms."""
+    """Forwards when it is called: by a record or by a schedule of 100 ms."""
 
     def __init__(self, kind: PunctuationType) -> None:
         self._kind = kind

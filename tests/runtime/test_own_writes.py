@@ -120,7 +120,7 @@ class Run:
             self.ends[partition] += 1
 
     def take_over(self) -> None:
-        """Let another leader continue."""
+        """Start another leader."""
         self.leader_epoch += 1
         self.application.take_over(self.leader_epoch)
 

@@ -66,7 +66,7 @@ def start() -> Iterator[Starter]:
 
 @pytest.fixture
 def compacting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the log compact after every write."""
+    """Make the log compact after every write."""
     monkeypatch.setattr("headrace.brokers.embedded.log_cleaner._DIRTY_RECORDS", 1)
     monkeypatch.setattr("headrace.brokers.embedded.log_cleaner._DIRTY_RATIO", 0.0)
 

@@ -1,4 +1,4 @@
-"""Where one program runs in tests: on the test driver, and on Spark with either log."""
+"""The hosts of one program in tests: the test driver, and Spark with either log."""
 
 from __future__ import annotations
 

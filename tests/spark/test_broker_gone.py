@@ -194,5 +194,5 @@ def test_an_application_whose_broker_is_gone_for_good_ends_and_names_it(
 
 
 def stop(session: Session, who: Callable[[], list[int]], stopped: list[int]) -> None:
-    """Let processes stand still, and remember which."""
+    """Stop processes, and remember which."""
     stopped += session.stop(who())

@@ -48,7 +48,7 @@ class Numbered(Processor[str, str, str, str]):
 
 
 class Ticking(Processor[str, str, str, str]):
-    """Says every second what it has seen."""
+    """Forwards every second what it has seen."""
 
     def init(self, context: ProcessorContext[str, str]) -> None:
         super().init(context)

@@ -48,7 +48,7 @@ class Application(CountingApplication):
         self.second = self.made()
 
     def stands_by(self) -> None:
-        """Let the second start, and see that it waits."""
+        """Start the second process, and see that it waits."""
         self.second.start()
         assert self.second.state() is State.REBALANCING
         assert (self.second.leader() or "").startswith("Process ")

@@ -177,7 +177,7 @@ class Running:
 
 @contextmanager
 def faked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeRun]]:
-    """Let applications run on fakes, and wait little."""
+    """Run applications on fakes, which wait little."""
     monkeypatch.setattr("headrace.spark.runner.Run", FakeRun)
     monkeypatch.setattr("headrace.app._POLL_SECONDS", 0.001)
     monkeypatch.setattr("headrace.app._FIRST_BACK_OFF", 0.001)

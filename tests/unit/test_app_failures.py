@@ -56,7 +56,7 @@ def test_a_retriable_error_restarts_the_query() -> None:
 
 
 def recording_handler(running: Running) -> list[StreamsError]:
-    """Let a handler start the query again; return what it is asked about."""
+    """Make a handler start the query again; return what it is asked about."""
     asked: list[StreamsError] = []
 
     def handler(error: StreamsError) -> StreamThreadExceptionResponse:

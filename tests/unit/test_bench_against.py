@@ -148,7 +148,7 @@ def test_an_option_that_does_not_fit_is_refused(
 
 
 def measured(result: Comparison | BaseException, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Let a comparison end with a result; return the folders that it had trees in."""
+    """Make a comparison end with a result; return the folders that it had trees in."""
     folders = []
 
     def measure(_asked: argparse.Namespace, trees: Path) -> Comparison:

@@ -80,7 +80,7 @@ def own_time(record: ConsumerRecord, partition_time: int) -> int:
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``module:name`` find this file, whatever name pytest imported it by."""
+    """Make ``module:name`` find this file, whatever name pytest imported it by."""
     monkeypatch.setitem(sys.modules, "this_module", sys.modules[__name__])
 
 

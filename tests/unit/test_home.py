@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def usual_umask() -> Iterator[None]:
-    """Lets others read what a process makes, unless that says otherwise."""
+    """Make files readable by others, unless the process says otherwise."""
     before = os.umask(0o022)
     yield
     os.umask(before)

@@ -1,4 +1,4 @@
-"""How tests wait for a condition."""
+"""Tests that wait for a condition."""
 
 from __future__ import annotations
 

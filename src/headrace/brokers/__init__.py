@@ -1,4 +1,4 @@
-"""Where topics live: Kafka, or the embedded log."""
+"""The homes of topics: Kafka, and the embedded log."""
 
 from headrace.brokers.log import (
     LogTransaction,

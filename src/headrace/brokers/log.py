@@ -191,7 +191,7 @@ class MemberDescription:
 
 
 class LeadershipKind(Enum):
-    """How a log chooses the process that runs an application."""
+    """Chooses the process that runs an application."""
 
     GROUP = "group"
     """The member of a group that owns its only partition; the log fences a silent one."""
@@ -228,12 +228,12 @@ class TopicLog(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether only processes of this machine reach it."""
+        """Return whether only processes of this machine reach it."""
         ...
 
     @property
     def creates_topics(self) -> bool:
-        """Whether an application creates the missing topics that it writes to; else you do."""
+        """Return whether an application creates the missing topics it writes to; else you do."""
         ...
 
     @property

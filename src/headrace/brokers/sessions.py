@@ -23,7 +23,7 @@ OnCommitted: TypeAlias = Callable[[StreamsError | None], None]
 
 
 class GroupMetadata(Protocol):
-    """Which consumer, in which state of its group, offsets belong to."""
+    """The consumer that offsets belong to, and the state of its group."""
 
     @property
     def group(self) -> str:

@@ -41,7 +41,7 @@ def checked_topic_name(name: str) -> str:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic has the name of an internal one: changelog, repartition, markers."""
+    """Return whether a topic has the name of an internal one: changelog, repartition, markers."""
     return topic.endswith(_INTERNAL_ENDINGS)
 
 

@@ -1,4 +1,4 @@
-"""How commands find the instances of an application, and ask them."""
+"""Finds the instances of an application for commands, and asks them."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class _Chosen:
 
     @property
     def command(self) -> str:
-        """How the command is repeated."""
+        """Return how the command is repeated."""
         words = [self.name] if self.variant is None else [self.name, "--variant", self.variant]
         return shlex.join(words)
 

@@ -24,7 +24,7 @@ class LineValueError(ValueError):
 
 
 class LineFormat:
-    """How `headrace consume` prints the bytes of a key or value."""
+    """A format in which `headrace consume` prints the bytes of a key or value."""
 
     def text_of(self, data: bytes | None, null_marker: str | None) -> str:
         """Return bytes as text; those that cannot be decoded in hexadecimal, with the reason."""

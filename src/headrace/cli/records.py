@@ -41,7 +41,7 @@ _POLL_MS = 500
 
 @dataclass(frozen=True)
 class LineOptions:
-    """How a line contains keys and values."""
+    """The layout of keys and values in a line."""
 
     key_type: Annotated[
         LineType, typer.Option("--key-type", help="The type of keys; bytes are base64.")

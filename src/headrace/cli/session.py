@@ -80,7 +80,7 @@ class Session:
 
     @property
     def is_json(self) -> bool:
-        """Whether results are written for programs."""
+        """Return whether results are written for programs."""
         return self.output is OutputFormat.JSON
 
     @property
@@ -194,7 +194,7 @@ def _shortened(path: str) -> str:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a record of the root logger is ours: py4j logs a traceback there if Java ends."""
+    """Return whether a record of the root logger is ours; py4j's tracebacks of Java are not."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
@@ -204,7 +204,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def can_answer() -> bool:
-    """Whether standard input is a terminal."""
+    """Return whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 

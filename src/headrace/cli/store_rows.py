@@ -1,4 +1,4 @@
-"""Which entries of a store ``headrace query`` reads, and how it prints them."""
+"""Reads the entries of a store for ``headrace query``, and prints them."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class MissingSerde:
 
 
 def is_target(text: str) -> bool:
-    """Whether a word names a program; otherwise it is an application id."""
+    """Return whether a word names a program; otherwise it is an application id."""
     return text.endswith(".py") or ":" in text or os.sep in text or _is_module(text)
 
 

@@ -1,4 +1,4 @@
-"""Lets the commands in the errors of a client name the log that the client uses."""
+"""Names the log of a client in the commands of its errors."""
 
 from __future__ import annotations
 

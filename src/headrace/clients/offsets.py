@@ -1,4 +1,4 @@
-"""Where a group starts over: its offsets before, and those that a reset commits."""
+"""The offsets at which a group starts over, and those that it had before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.topology.naming import markers_name
 
 @dataclass(frozen=True)
 class ResetTo:
-    """Where an application, or a group, starts over in its input.
+    """The point at which an application, or a group, starts over in its input.
 
     ``offset`` and ``shift`` stay within the partition; ``time`` is the first record at or after a
     timestamp; ``current`` is where it was.
@@ -27,7 +27,7 @@ class ResetTo:
 
 
 class OffsetChange(NamedTuple):
-    """Where an application or a group was in one partition, and where it starts over."""
+    """The offset of an application or a group in one partition, before and after a reset."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Which partition the producer sends a record to, where the key does not decide."""
+"""Chooses the partition of a record that a producer sends, where the key does not."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class ResetPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not (self.offsets or self.topics or self.groups or self.checkpoints)
 
 

@@ -25,7 +25,7 @@ _SECRET_VALUE = re.compile(
 
 
 def is_secret(name: str, value: object = None) -> bool:
-    """Whether a setting must not be printed, because of its name or its text."""
+    """Return whether a setting must not be printed, because of its name or its text."""
     dotted = name.replace("_", ".")
     if _SECRET_NAME.search(dotted) and not _FILE_NAME.search(dotted):
         return True

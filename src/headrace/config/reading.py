@@ -206,7 +206,7 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def _is_one_typo_away(name: str, other: str) -> bool:
-    """Whether one letter is missing, added, wrong, or exchanged with the next one."""
+    """Return whether one letter is missing, added, wrong, or exchanged with the next one."""
     same = next((i for i, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), -1)
     same = min(len(name), len(other)) if same < 0 else same
     a, b = name[same:], other[same:]

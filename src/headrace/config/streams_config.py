@@ -423,7 +423,7 @@ class StreamsConfig:
 
     @property
     def uses_kafka(self) -> bool:
-        """Whether the topics are on Kafka, and not in the embedded log."""
+        """Return whether the topics are on Kafka, and not in the embedded log."""
         return self.bootstrap_servers is not None
 
     def require_application_id(self) -> str:

@@ -253,7 +253,7 @@ class Optimizations(Value):
 
 @dataclass(frozen=True)
 class Trigger(Length):
-    """When batches run: without end, until the input is used up, or at an interval."""
+    """A schedule of batches: without end, until the input is used up, or at an interval."""
 
     def read(self, value: object, what: str) -> object:
         if value in ("continuous", "available_now"):

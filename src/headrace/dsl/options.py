@@ -18,7 +18,7 @@ StoreType: TypeAlias = Literal["rocksdb", "in_memory"]
 
 @dataclass(frozen=True, init=False)
 class Materialized:
-    """How to store a table. Only a store with a name is queryable.
+    """The store of a table. Only a store with a name is queryable.
 
     Example:
         >>> from headrace import Materialized, StreamsBuilder
@@ -130,7 +130,7 @@ class ForeignKeyJoinKeywords(TableKeywords[V], total=False):
 
 @dataclass(frozen=True)
 class EmitStrategy:
-    """When a windowed aggregation emits: `on_window_update` or `on_window_close`."""
+    """The time at which a windowed aggregation emits: on window update or on window close."""
 
     on_close: bool
 
@@ -175,7 +175,7 @@ class EmitStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class Suppressed:
-    """When a table may emit: `until_window_closes` or `until_time_limit`."""
+    """The time at which a table emits: `until_window_closes` or `until_time_limit`."""
 
     until_close: bool
     limit_ms: int = 0

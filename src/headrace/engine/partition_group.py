@@ -12,7 +12,7 @@ from headrace.topology.java_order import JavaPriorityQueue
 
 
 class Ties(Enum):
-    """Which of several records with one timestamp a task processes first."""
+    """The order of the records that have one timestamp in several inputs."""
 
     BY_TOPIC = "by topic"
     """By topic and partition: the order does not depend on how the input is cut into batches."""

@@ -1,4 +1,4 @@
-"""Which schedules are due at a stream time or a wall-clock time.
+"""Finds the schedules that are due at a stream time or a wall-clock time.
 
 Schedules outlive the processors that made them, because processors are renewed at each commit: a
 schedule is known by its node, type, interval and order.

@@ -15,7 +15,7 @@ from headrace.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """How a task treats records, apart from its topology."""
+    """The settings by which a task treats records, apart from its topology."""
 
     application_id: str = "headrace"
     on_deserialization_error: ExceptionHandler = built_in_handler("fail")  # noqa: RUF009  # frozen

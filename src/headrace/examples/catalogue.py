@@ -1,4 +1,4 @@
-"""Which examples there are, in the order in which a reader learns from them."""
+"""Lists the examples, in the order in which a reader learns from them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class CommonContext(Protocol):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Where the input record came from; None in a punctuation."""
+        """Return where the input record came from; None in a punctuation."""
         ...
 
     def commit(self) -> None:

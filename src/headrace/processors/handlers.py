@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandlerContext:
-    """Where and on which record something failed."""
+    """The step and the record on which something failed."""
 
     topic: str | None
     """The topic the source record was read from; None in a punctuation."""

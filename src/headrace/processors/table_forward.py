@@ -1,4 +1,4 @@
-"""How table operations read their stores and hand changes downstream."""
+"""Reads the stores of table operations, and hands changes downstream."""
 
 from __future__ import annotations
 

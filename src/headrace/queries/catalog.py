@@ -27,7 +27,7 @@ GLOBAL_GROUP = "global"
 
 
 class EntryCount(NamedTuple):
-    """How many entries a partition of a store had."""
+    """A count of the entries of a partition of a store."""
 
     history: str
     end: int
@@ -82,7 +82,7 @@ class QueryableStore:
 
     @cached_property
     def has_timestamps(self) -> bool:
-        """Whether the store keeps a timestamp with each value."""
+        """Return whether the store keeps a timestamp with each value."""
         return self.type.has_timestamps or self.type.is_versioned
 
     @cached_property

@@ -23,7 +23,7 @@ _FORGOTTEN_MS = 600_000
 
 @dataclass(frozen=True)
 class Placement:
-    """Where shards are, and which of them one instance keeps."""
+    """The instances that have each shard, and the shards that one instance keeps."""
 
     shards: Mapping[Shard, tuple[str, ...]]
     """The instances to ask for each shard: those that should have it, then others that have it."""
@@ -63,12 +63,12 @@ class KnownMembers:
 
     @property
     def is_known(self) -> bool:
-        """Whether the group was described."""
+        """Return whether the group was described."""
         return self._present is not None
 
     @property
     def is_member(self) -> bool:
-        """Whether the group has this instance."""
+        """Return whether the group has this instance."""
         return self._present is not None and self._name in self._present
 
     def statuses(self) -> dict[str, MemberStatus]:

@@ -1,4 +1,4 @@
-"""Which instances keep which shard. Every instance computes the same from the same members."""
+"""Assigns shards to instances. Every instance computes the same from the same members."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class QueryService:
 
     @property
     def is_started(self) -> bool:
-        """Whether it has its port and its instance."""
+        """Return whether it has its port and its instance."""
         return self._instance is not None
 
     @property

@@ -1,1 +1,1 @@
-"""How a topology runs in batches, on any host: it knows no Spark, no Arrow and no socket."""
+"""Runs a topology in batches, on any host: it knows no Spark, no Arrow and no socket."""

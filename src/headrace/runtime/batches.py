@@ -23,7 +23,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BatchBoundary(msgspec.Struct, frozen=True):
-    """Where one batch ends and the next begins. Spark stores it as JSON in its batch log."""
+    """The end of one batch and the start of the next. Spark stores it as JSON in its batch log."""
 
     offsets: dict[str, list[int]]
     """For each topic the next offset of each partition."""

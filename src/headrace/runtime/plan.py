@@ -69,17 +69,17 @@ class PlannedSubtopology:
 
     @cached_property
     def has_pattern(self) -> bool:
-        """Whether a source subscribes to a pattern of topic names."""
+        """Return whether a source subscribes to a pattern of topic names."""
         return any(source.pattern is not None for source in self.sources)
 
     @property
     def has_several_inputs(self) -> bool:
-        """Whether its tasks choose among the records of several partitions."""
+        """Return whether its tasks choose among the records of several partitions."""
         return self.has_pattern or len(self.topics) + len(self.repartitions) > 1
 
     @property
     def runs_every_batch(self) -> bool:
-        """Whether its tasks are called in each batch, with or without records.
+        """Return whether its tasks are called in each batch, with or without records.
 
         A punctuation may be due, or an input they wait for may have no more records; only the
         task can check.
@@ -90,7 +90,7 @@ class PlannedSubtopology:
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """How one topology becomes one streaming query."""
+    """The plan by which one topology becomes one streaming query."""
 
     application_id: str
     subtopologies: tuple[PlannedSubtopology, ...]
@@ -107,7 +107,7 @@ class ExecutionPlan:
 
     @cached_property
     def stages(self) -> int:
-        """How many stateful operators the query has, in a row."""
+        """Return how many stateful operators the query has, in a row."""
         return max(
             [0, *(subtopology.stage for subtopology in self.subtopologies), *self.global_stages()]
         )

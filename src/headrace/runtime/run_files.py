@@ -74,7 +74,7 @@ class Totals(msgspec.Struct):
 
     @property
     def lost(self) -> int:
-        """How many offsets were deleted before they were read."""
+        """Return how many offsets were deleted before they were read."""
         return sum(
             counts.get(LOST, 0) for topics in self.dropped.values() for counts in topics.values()
         )
@@ -163,7 +163,7 @@ class PlannerStatus(msgspec.Struct, frozen=True):
 
 
 class Restarts(msgspec.Struct, frozen=True):
-    """How often the query of a run was started again after an error."""
+    """The number of times that the query of a run was started again after an error."""
 
     counts: dict[str, int] = {}
     """By the class of the error."""

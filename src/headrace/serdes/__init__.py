@@ -1,4 +1,4 @@
-"""How keys and values become bytes and come back."""
+"""Turns keys and values into bytes and back."""
 
 from headrace.serdes.avro_serde import AvroSerde
 from headrace.serdes.base import FunctionSerde, Serde, SerdeLike

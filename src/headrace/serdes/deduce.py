@@ -1,4 +1,4 @@
-"""Which serde a type means, and what the functions of a program say about types."""
+"""Deduces the serde of a type, and the types from the functions of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: Kafka's hash, bit for bit."""
+"""The partition of a key: Kafka's hash, bit for bit."""
 
 from __future__ import annotations
 

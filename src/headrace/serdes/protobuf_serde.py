@@ -101,7 +101,7 @@ class ProtobufSerde(Serde[T]):
 
 
 def is_message_class(type_: object) -> bool:
-    """Whether a type is the class of Protobuf messages."""
+    """Return whether a type is the class of Protobuf messages."""
     # Someone who has such a class has imported Protobuf; those who have none need not.
     protobuf = sys.modules.get("google.protobuf.message")
     return protobuf is not None and isinstance(type_, type) and issubclass(type_, protobuf.Message)

@@ -116,7 +116,7 @@ class Run:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where Spark keeps progress and state."""
+        """Return where Spark keeps progress and state."""
         return spark_checkpoint(self._application_id, self._home.checkpoint)
 
     def start(self) -> bool:

@@ -216,7 +216,7 @@ def end_java(seconds: float) -> bool:
 
 
 def java_has_ended(seconds: float = 1.0) -> bool:
-    """Whether the Java that this process has started has ended, or ends within ``seconds``."""
+    """Return whether the Java that this process started has ended, or ends within ``seconds``."""
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  # PySpark has no other way
     if process is None:
         return False

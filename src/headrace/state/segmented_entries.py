@@ -20,7 +20,7 @@ _SHORTEST_SEGMENT_MS = 60_000
 
 @dataclass(frozen=True)
 class Expiry:
-    """When entries stop being seen, and which writes are too late."""
+    """The time from which entries are seen, and from which writes are accepted."""
 
     retention_ms: int
     persistent: bool

@@ -1,4 +1,4 @@
-"""How a store is asked for: StoreBuilder, and the Stores factory."""
+"""Describes stores: StoreBuilder, and the Stores factory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StoreBuilder(Generic[S]):
 
     @property
     def queryable(self) -> bool:
-        """Whether its changes go to a changelog topic, for queries."""
+        """Return whether its changes go to a changelog topic, for queries."""
         is_logged = self.logging is not False or self.logged_for_queries
         is_named = not (self.generated_name or self.joins)
         return is_named and is_logged and type_of(self).has_changelog

@@ -22,7 +22,7 @@ class StateStore(Protocol):
 
     @property
     def persistent(self) -> bool:
-        """Whether the store was asked to live on disk."""
+        """Return whether the store was asked to live on disk."""
         ...
 
 

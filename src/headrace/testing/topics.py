@@ -191,7 +191,7 @@ class TestOutputTopic(Generic[K, V]):
 
     @property
     def queue_size(self) -> int:
-        """How many records are left."""
+        """Return how many records are left."""
         return len(self._queue)
 
     def __repr__(self) -> str:

@@ -74,17 +74,17 @@ class Node:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the node needs stores, saved times or schedules."""
+        """Return whether the node needs stores, saved times or schedules."""
         return False
 
     @property
     def may_schedule(self) -> bool:
-        """Whether the node may schedule punctuations."""
+        """Return whether the node may schedule punctuations."""
         return False
 
     @property
     def reads_topic_as_table(self) -> bool:
-        """Whether the node makes a table of the topics of its parent source."""
+        """Return whether the node makes a table of the topics of its parent source."""
         return False
 
     @property

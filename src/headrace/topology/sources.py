@@ -1,4 +1,4 @@
-"""Which source reads a topic."""
+"""Finds the source that reads a topic."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Subtopology:
 
     @property
     def is_global(self) -> bool:
-        """Whether it only maintains a global store."""
+        """Return whether it only maintains a global store."""
         return any(isinstance(node, GlobalStoreNode) for node in self.nodes.values())
 
     @property

@@ -1,4 +1,4 @@
-"""Which windows hold a timestamp: arithmetic only."""
+"""The windows that hold a timestamp: arithmetic only."""
 
 from headrace.windows.join_windows import JoinWindows
 from headrace.windows.session_windows import SessionWindows

@@ -1,4 +1,4 @@
-"""How far apart in time two records may be to be joined."""
+"""The span of time in which two records are joined."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class JoinWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a record must be kept."""
+        """Return how long a record must be kept."""
         return self.before_ms + self.after_ms + self.grace_ms
 
 

@@ -48,5 +48,5 @@ class SessionWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a session must be kept from its end on."""
+        """Return how long a session must be kept from its end on."""
         return self.inactivity_gap_ms + self.grace_ms

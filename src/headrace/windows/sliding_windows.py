@@ -55,5 +55,5 @@ class SlidingWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a window must be kept from its start on: its neighbours are needed too."""
+        """Return how long a window must be kept from its start on, as its neighbours need it."""
         return 2 * self.time_difference_ms + self.grace_ms

@@ -65,7 +65,7 @@ class TimeWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a window must be kept from its start on."""
+        """Return how long a window must be kept from its start on."""
         return self.size_ms + self.grace_ms
 
     def window_starts(self, timestamp: int) -> range:

@@ -43,7 +43,7 @@ class UnlimitedWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long the window must be kept from its start on: for ever."""
+        """Return how long the window must be kept from its start on: for ever."""
         return MAX_MS
 
     def window_starts(self, timestamp: int) -> range:

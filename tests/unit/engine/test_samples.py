@@ -1,4 +1,4 @@
-"""Which records a task measures, and what it finds."""
+"""The records that a task measures, and the figures that it finds."""
 
 from __future__ import annotations
 

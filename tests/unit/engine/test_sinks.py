@@ -1,4 +1,4 @@
-"""Where a sink puts a record; what user functions choose is in tests/behaviour/test_to.py."""
+"""The partition of a record in a sink; tests/behaviour/test_to.py has what users choose."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Model:
         self.is_over = False
 
     async def run(self) -> None:
-        """Let the application, the instances and the readers do their work, and check the end."""
+        """Run the application, the instances and the readers, and check the end."""
         self.cluster.apply_everywhere()
         readers = [self._read_often() for _ in range(2)]
         watchers = [self._watch_often(name) for name in (STORE, OTHER_STORE)]

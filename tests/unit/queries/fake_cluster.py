@@ -202,7 +202,7 @@ class FakeInstance:
 
     @property
     def listeners(self) -> int:
-        """How many listeners there are."""
+        """Return how many listeners there are."""
         return len(self._listeners)
 
     def notify(self) -> None:
@@ -299,7 +299,7 @@ class FakeCluster:
         self.gossip()
 
     def gossip(self) -> None:
-        """Let all living instances know each other's status."""
+        """Show all living instances the status of each other."""
         for instance in self.instances.values():
             for other in self.instances.values():
                 if instance.is_alive and other.is_alive and other is not instance:

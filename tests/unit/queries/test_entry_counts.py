@@ -1,4 +1,4 @@
-"""How many entries a copy has, without a scan for every question."""
+"""The number of entries of a copy, without a scan for every question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a copy writes: at once, or in parts between which readers have their turn."""
+"""The writes of a copy: at once, or in parts between which readers have their turn."""
 
 from __future__ import annotations
 

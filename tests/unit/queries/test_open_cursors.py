@@ -24,7 +24,7 @@ def _cluster() -> FakeCluster:
 
 
 async def _run_for(cluster: FakeCluster, seconds: int) -> None:
-    """Let the application make a snapshot per second."""
+    """Write a snapshot of the application per second."""
     for _ in range(seconds):
         await asyncio.sleep(1)
         cluster.application.commit({STORE: {KEYS[0]: b"2"}})

@@ -186,7 +186,7 @@ def run(planner: Planner, start: BatchBoundary) -> list[BatchBoundary]:
 
 
 def refresh_at_next_call(planner: Planner) -> None:
-    """Let the planner look up topics and partitions at its next call, not after 5 s."""
+    """Make the planner look up topics and partitions at its next call, not after 5 s."""
     planner._bounds._refreshed_at = float("-inf")
 
 

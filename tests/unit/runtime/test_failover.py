@@ -70,7 +70,7 @@ def standby(tmp_path: Path, log: Broker) -> Iterator[Run]:
 
 
 def failing_once(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
-    """Let something that the runner calls raise an error the first time."""
+    """Raise an error the first time that the runner calls something."""
     real: Callable[..., Any] = getattr(runner, name)
 
     def fail(*_: Any) -> None:

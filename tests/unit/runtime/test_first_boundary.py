@@ -1,4 +1,4 @@
-"""Where the first batch begins: decided once, whatever happens to the topics later."""
+"""The start of the first batch: decided once, whatever happens to the topics later."""
 
 from __future__ import annotations
 

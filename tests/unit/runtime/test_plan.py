@@ -1,4 +1,4 @@
-"""Which stage runs which subtopology, decided without a broker."""
+"""The stage of each subtopology, decided without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a query that stops at the current ends is over."""
+"""The end of a query that stops at the current ends."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 
 @pytest.fixture
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let planners return at once if there is no batch to plan."""
+    """Make planners return at once if there is no batch to plan."""
     monkeypatch.setattr("headrace.runtime.planning.planner._POLL_SECONDS", 0.0)
 
 

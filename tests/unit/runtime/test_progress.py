@@ -107,7 +107,7 @@ class Committing:
 
     @property
     def commits(self) -> int:
-        """How often offsets were committed to the group of the application."""
+        """Return how often offsets were committed to the group of the application."""
         return self.groups.commits.count("app")
 
 

@@ -78,7 +78,7 @@ def dead_letters_of(writing: Writing) -> list[dict[str, Any]]:
 
 
 def lead(writing: Writing, leader_epoch: int) -> None:
-    """Let another process take over."""
+    """Start another process that takes over."""
     if "app-leader" not in writing.log.list_topics():
         writing.log.create_topic("app-leader")
     name = TopicPartition("app-leader", 0)

@@ -1,4 +1,4 @@
-"""How the parameters of tests are called."""
+"""Names the parameters of tests."""
 
 from __future__ import annotations
 

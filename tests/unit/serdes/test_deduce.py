@@ -468,7 +468,7 @@ def test_what_the_type_arguments_of_a_class_are(
 
 def test_a_class_without_type_arguments_says_nothing() -> None:
     class Bare(Processor):  # type: ignore[type-arg]  # bare on purpose
-        """Says nothing."""
+        """A class without annotations."""
 
     assert argument_serdes(Bare, Processor) == [None] * 4
 

@@ -35,7 +35,7 @@ class FakeQuery:
 
 
 def faked_queries(monkeypatch: pytest.MonkeyPatch, *, is_active: bool = True) -> list[FakeQuery]:
-    """Let runs start fakes; return those that were started.
+    """Make runs start fakes; return those that were started.
 
     Args:
         monkeypatch: Restores what starts queries.

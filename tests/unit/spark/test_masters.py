@@ -1,4 +1,4 @@
-"""Which Spark an application runs on."""
+"""The Spark that an application runs on."""
 
 from __future__ import annotations
 

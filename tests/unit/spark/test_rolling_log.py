@@ -41,7 +41,7 @@ def java(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def write(java: subprocess.Popen[str], line: str) -> None:
-    """Let it write a line, and wait until it has."""
+    """Make it write a line, and wait until it has."""
     assert java.stdin is not None
     assert java.stderr is not None
     java.stdin.write(f"{line}\n")

@@ -1,4 +1,4 @@
-"""How Spark's Python processes are started, and the imports they skip."""
+"""The start of Spark's Python processes, and the imports they skip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How stores are asked for."""
+"""The builders of stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source reads a topic that no source names."""
+"""The source of a topic that no source names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a topology is cut."""
+"""The cuts of a topology."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _LONGEST_WAIT = 0.02
 
 @dataclass(frozen=True)
 class EmbeddedGroupMetadata:
-    """Which member, in which generation, commits."""
+    """The member that commits, and its generation."""
 
     group: str
     member_id: str = ""

@@ -71,7 +71,7 @@ class Membership:
 
     @property
     def next_look_ms(self) -> int:
-        """How long the file may stay unread if it does not change: until a member is late."""
+        """Return how long an unchanged file may stay unread: until a member is late."""
         return max(1, min(self._interval_ms, self._next_expiry + 1 - now_ms()))
 
     def follow(self) -> bool:

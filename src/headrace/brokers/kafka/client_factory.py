@@ -66,7 +66,7 @@ class ClientFactory:
 
     @property
     def transaction_timeout_ms(self) -> int | None:
-        """How long a transaction may be open, if that is configured."""
+        """Return how long a transaction may be open, if that is configured."""
         timeout_ms = self._config.client_settings("producer").get("transaction.timeout.ms")
         return None if timeout_ms is None else int(timeout_ms)
 

@@ -65,7 +65,7 @@ class _Opened:
 
 @dataclass
 class _Range:
-    """How far one range is read."""
+    """The progress of reading one range."""
 
     name: TopicPartition
     position: int
@@ -77,7 +77,7 @@ class _Range:
 
     @property
     def count(self) -> int:
-        """How many records are not yielded yet."""
+        """Return how many records are not yielded yet."""
         return 0 if self.gathered is None else len(self.gathered.offsets)
 
     def add(self, messages: list[Any]) -> None:

@@ -186,7 +186,7 @@ class _TopicRules:
         return None
 
     def depends_on_compression(self, record: RawRecord) -> bool:
-        """Whether the topic accepts a record only if the client compresses it enough."""
+        """Return whether the topic accepts a record only if the client compresses it enough."""
         return self._is_compressed and self._too_large(record) > 0
 
     def _too_large(self, record: RawRecord) -> int:

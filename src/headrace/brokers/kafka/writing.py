@@ -78,7 +78,7 @@ class KafkaWriter:
 
     @property
     def batch_bytes(self) -> int:
-        """How large the batches of a new producer may be.
+        """Return how large the batches of a new producer may be.
 
         A topic refuses a batch that is larger than its ``max.message.bytes``. librdkafka does not
         split and retry it, as Java's producer does.

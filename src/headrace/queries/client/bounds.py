@@ -1,4 +1,4 @@
-"""Which snapshots may answer a client: never one before the last that it has seen."""
+"""Bounds of the snapshots that may answer a client: none is older than the last it has seen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClientBound:
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether a snapshot that is gone need not be asked for again: nobody named it."""
+        """Return whether a snapshot that is gone need not be asked for again: nobody named it."""
         return self.last is not None
 
     def params(self, wait: float) -> dict[str, str]:
@@ -58,7 +58,7 @@ class PinnedBound:
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether a snapshot that is gone need not be asked for again: nobody named it."""
+        """Return whether a snapshot that is gone need not be asked for again: nobody named it."""
         return self.token is None and self._client.is_forgettable
 
     def params(self, wait: float) -> dict[str, str]:

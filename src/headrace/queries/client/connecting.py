@@ -1,4 +1,4 @@
-"""How clients find and reach the instances of an application."""
+"""Connects clients to the instances of an application."""
 
 from __future__ import annotations
 

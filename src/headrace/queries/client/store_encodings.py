@@ -1,4 +1,4 @@
-"""How a client writes keys and reads rows: by the serdes of a program, or as plain JSON."""
+"""Writes keys and reads rows for a client: by the serdes of a program, or as plain JSON."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _EVENT_ID = re.compile(r"([0-9a-f.]+)(?::([0-9]{1,9}):([A-Za-z0-9_-]*))?")
 
 @dataclass(frozen=True)
 class Bound:
-    """Which snapshots may answer a read; by default the newest that the copies have."""
+    """The snapshots that may answer a read; by default the newest that the copies have."""
 
     at: Token | None = None
     """Exactly this snapshot."""
@@ -67,7 +67,7 @@ class Page:
 
 
 class EventId(NamedTuple):
-    """How far a reader of a watch is. Every instance resumes behind it."""
+    """The position of a reader of a watch. Every instance resumes behind it."""
 
     token: Token
     partition: int | None = None

@@ -1,4 +1,4 @@
-"""Which instances a coordinator asks for a shard, in which order, and for which snapshot."""
+"""Chooses the instances that a coordinator asks for a shard, their order and the snapshot."""
 
 from __future__ import annotations
 

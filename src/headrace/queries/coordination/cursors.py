@@ -32,7 +32,7 @@ _MOST_CURSORS = 10_000
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page of a read ends."""
+    """The end of a page of a read."""
 
     token: str
     """The snapshot of all pages."""

@@ -1,4 +1,4 @@
-"""Which shards a read needs, and what it asks each of them for."""
+"""Plans the shards that a read needs, and the request to each of them."""
 
 from __future__ import annotations
 

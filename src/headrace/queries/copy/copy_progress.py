@@ -1,4 +1,4 @@
-"""How the shards of an instance become whole at a snapshot, and are shown at it."""
+"""Brings the shards of an instance to a snapshot, and shows them at it."""
 
 from __future__ import annotations
 

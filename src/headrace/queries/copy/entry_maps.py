@@ -25,7 +25,7 @@ from headrace.state.store_types.lookup import logged_type_of
 
 
 class Coding(NamedTuple):
-    """How a map turns its keys and contents into bytes and back."""
+    """The conversion of the keys and contents of a map into bytes and back."""
 
     key_bytes: Callable[[Any], bytes]
     key: Callable[[bytes], Any]

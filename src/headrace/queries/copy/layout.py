@@ -22,7 +22,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreLayout:
-    """How the copy of one store is arranged."""
+    """The arrangement of the copy of one store."""
 
     changelog: str
     segment: Callable[[bytes, int], int] | None = None

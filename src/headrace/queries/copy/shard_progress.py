@@ -1,4 +1,4 @@
-"""How far an instance is with one shard: what was read, what the database has, what waits."""
+"""The progress of one shard: the records read, those in the database, those that wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.runtime.snapshots import SnapshotRecord
 
 
 class Phase(Enum):
-    """Where a shard is on its way to be shown; the letters are those of the protocol."""
+    """A state of a shard on its way to be shown; the letters are those of the protocol."""
 
     WHOLE = "whole"
     """The database has the shard at the snapshot that is shown."""

@@ -27,7 +27,7 @@ class _LocalStore:
 
     @property
     def persistent(self) -> bool:
-        """Whether the store was asked to live on disk."""
+        """Return whether the store was asked to live on disk."""
         return bool(self._partitions.store.builder.persistent)
 
     def _all(self) -> list[Any]:

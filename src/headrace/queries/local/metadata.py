@@ -13,7 +13,7 @@ from headrace.runtime.snapshots import SnapshotRecord
 
 
 class HostInfo(NamedTuple):
-    """Where an instance answers: its ``application.server``."""
+    """The address at which an instance answers: its ``application.server``."""
 
     host: str
     port: int
@@ -58,7 +58,7 @@ class StreamsMetadata:
 
 @dataclass(frozen=True)
 class KeyQueryMetadata:
-    """Which instances have a key."""
+    """The instances that have a key."""
 
     active_host: HostInfo
     """The instance to ask first."""

@@ -119,7 +119,7 @@ class StateQueryRequest(Generic[R]):
 
 
 class FailureReason(Enum):
-    """Why a partition has no answer: Kafka's reasons."""
+    """The reason why a partition has no answer, as in Kafka."""
 
     UNKNOWN_QUERY_TYPE = "UNKNOWN_QUERY_TYPE"
     """The store does not answer such a query."""
@@ -148,7 +148,7 @@ class QueryResult(Generic[R]):
 
     @property
     def is_success(self) -> bool:
-        """Whether there is an answer, if only that there is nothing."""
+        """Return whether there is an answer, if only that there is nothing."""
         return self.failure_reason is None
 
     @property

@@ -1,4 +1,4 @@
-"""How keys and values travel: as JSON by the serdes of a store, or as serialised bytes."""
+"""Keys and values on the wire: as JSON by the serdes of a store, or as serialised bytes."""
 
 from __future__ import annotations
 

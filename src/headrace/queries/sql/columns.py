@@ -185,7 +185,7 @@ class _ValueReader:
 
 
 def is_json_text(serde: Serde[Any]) -> bool:
-    """Whether data of a serde is shown as the JSON text that it is."""
+    """Return whether data of a serde is shown as the JSON text that it is."""
     return isinstance(serde, JsonSerde) and type(shape_of(serde.type)) not in _FIELD_TYPES
 
 

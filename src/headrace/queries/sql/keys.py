@@ -47,7 +47,7 @@ class SqlKeys:
 
     @property
     def has_ranges(self) -> bool:
-        """Whether the order of the serialised keys is that of SQL."""
+        """Return whether the order of the serialised keys is that of SQL."""
         return self._is_integer or self._is_text or self._is_bytes
 
     def ranges(self, comparisons: list[Comparison]) -> list[KeyRange]:

@@ -1,4 +1,4 @@
-"""How a statement reads a store: which conditions narrow the read, and the reads they make."""
+"""Plans how a statement reads a store: its conditions narrow the reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_MS = 2**63 - 1
 
 @dataclass(frozen=True)
 class Plan:
-    """How one statement reads one table."""
+    """The read of one table by one statement."""
 
     conditions: tuple[tuple[int, str], ...]
     """The column and the operator of each condition whose value SQLite hands over."""
@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def reads_one_key(self) -> bool:
-        """Whether a condition names the key."""
+        """Return whether a condition names the key."""
         return (KEY, "=") in self.conditions
 
 

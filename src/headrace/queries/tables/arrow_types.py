@@ -63,7 +63,7 @@ class ColumnType(NamedTuple):
 
     @property
     def is_json_text(self) -> bool:
-        """Whether the column holds the JSON itself, because Arrow has no type for it."""
+        """Return whether the column holds the JSON itself, because Arrow has no type for it."""
         return self.python_type is msgspec.Raw
 
     def to_arrow(self, values: Iterable[Any]) -> pa.Array:

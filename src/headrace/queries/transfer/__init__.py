@@ -1,1 +1,1 @@
-"""How a shard travels from one instance to another."""
+"""Transfers a shard from one instance to another."""

@@ -33,7 +33,7 @@ _VERSION = 4
 
 
 class TaskPlacement(msgspec.Struct, frozen=True):
-    """Where a task runs, and its number."""
+    """The stage, the grouping key and the number of a task."""
 
     stage: int
     grouping_key: int

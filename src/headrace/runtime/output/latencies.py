@@ -1,4 +1,4 @@
-"""How long it takes from the timestamp of a record until a batch has written it."""
+"""Measures the time from the timestamp of a record until a batch has written it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the phases of the batches take."""
+"""Measures the phases of the batches."""
 
 from __future__ import annotations
 

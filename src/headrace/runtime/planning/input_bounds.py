@@ -1,4 +1,4 @@
-"""Where a batch may begin and must end in each input partition."""
+"""Bounds the offsets of a batch in each input partition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class InputBounds:
 
     @property
     def has_stop_offsets(self) -> bool:
-        """Whether the query ends with the records that were there when it started."""
+        """Return whether the query ends with the records that were there when it started."""
         return self._stop_offsets is not None
 
     def stop_at_current_ends(self) -> None:

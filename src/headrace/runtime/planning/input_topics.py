@@ -1,4 +1,4 @@
-"""Which topics an application reads now, and where it starts reading them."""
+"""Finds the topics that an application reads now, and the offsets at which it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tasks each subtopology has, and how many partitions each repartition."""
+"""Counts the tasks of each subtopology, and the partitions of each repartition."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Nodes:
-    """How to start the brokers of one cluster."""
+    """The settings of the brokers of one cluster."""
 
     folder: Path | None
     properties: Mapping[str, str]

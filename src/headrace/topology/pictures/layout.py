@@ -1,4 +1,4 @@
-"""Where the items of a picture go: rows from top to bottom, one box per subtopology.
+"""Lays out the items of a picture: rows from top to bottom, one box per subtopology.
 
 Records flow downwards. Inside a box a step is one row below the last of its parents, and sinks
 stand in the last row. Boxes that have no row in common share a lane; the others stand beside each
@@ -45,7 +45,7 @@ _STRAIGHTENINGS = 24
 
 @dataclass
 class Coordinates:
-    """Where an item is: its middle and its size. Waypoints of arrows have no item."""
+    """The box of an item: its middle and its size. Waypoints of arrows have no item."""
 
     item: Item | None
     width: float

@@ -1,4 +1,4 @@
-"""Which line of the program made each step of a lowered graph."""
+"""Finds the line of the program that made each step of a lowered graph."""
 
 from __future__ import annotations
 

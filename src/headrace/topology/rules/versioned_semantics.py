@@ -1,4 +1,4 @@
-"""Tell operations whether the tables they read are versioned."""
+"""Marks the operations that read versioned tables."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def application(tmp_path: Path) -> Iterator[ServedApplication]:
 
 
 def fail_next_write(monkeypatch: pytest.MonkeyPatch) -> list[WriteBatch]:
-    """Let the next write fail; return a list that has it then."""
+    """Make the next write fail; return a list that has it then."""
     write = DiskDatabase.write
     failed: list[WriteBatch] = []
 

@@ -1,4 +1,4 @@
-"""How many SQL statements run, wait and are refused."""
+"""The number of SQL statements that run, wait and are refused."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_statement_whose_caller_has_gone_does_not_begin() -> None:
 
 
 def _silence_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let other instances never send their rows."""
+    """Keep other instances from sending their rows."""
 
     async def never(*_: Any) -> None:
         await asyncio.Event().wait()

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class ReplayBody(BaseModel):
-    """Which dead letters to replay."""
+    """The dead letters to replay."""
 
     model_config = ConfigDict(extra="forbid")
     dry_run: Annotated[
