@@ -181,9 +181,9 @@ def _compare_lane(
         kind = "doubled" if wanted[identity] else "unexplained"
         found.add(kind, f"{identity!r} in {lane}", max(0, too_many))
         found.add("lost", f"{identity!r} in {lane}", max(0, -too_many))
-    places = {identity: place for place, (identity, _) in enumerate(expected)}
-    known = [identity for identity in dict(observed) if identity in places]
-    _check_rising(found, lane, known, places)
+    indexes = {identity: index for index, (identity, _) in enumerate(expected)}
+    known = [identity for identity in dict(observed) if identity in indexes]
+    _check_rising(found, lane, known, indexes)
     values = dict(expected)
     for identity, value in observed:
         if identity in values and value != values[identity]:

@@ -38,8 +38,8 @@ def judge(
             dropped,
         )
         topics = [*workload.topics, *workload.outputs, *changelogs.values()]
-        for place in reader.open_ends(topics):
-            found.add("torn", f"{place} ends in a transaction that nobody has ended")
+        for source in reader.open_ends(topics):
+            found.add("torn", f"{source} ends in a transaction that nobody has ended")
     return found
 
 

@@ -29,8 +29,8 @@ def partition_for(key: bytes, partitions: int) -> int:
     mix, mask = 0x5BD1E995, 0xFFFF_FFFF
     hashed = 0x9747B28C ^ len(key)
     whole = len(key) // 4 * 4
-    for place in range(0, whole, 4):
-        word = int.from_bytes(key[place : place + 4], "little") * mix & mask
+    for position in range(0, whole, 4):
+        word = int.from_bytes(key[position : position + 4], "little") * mix & mask
         hashed = (hashed * mix ^ (word ^ word >> 24) * mix) & mask
     if rest := key[whole:]:
         hashed = (hashed ^ int.from_bytes(rest, "little")) * mix & mask
@@ -456,9 +456,9 @@ def identity_in_dead_letter(record: Logged) -> str:
 
     It is the id in the value, or else the coordinates in the headers.
     """
-    places = (_header(record, name) for name in ("topic", "partition", "offset"))
+    origin = (_header(record, name) for name in ("topic", "partition", "offset"))
     event = _event_in(record.value) or {}
-    return str(event.get("id") or "/".join(map(str, places)))
+    return str(event.get("id") or "/".join(map(str, origin)))
 
 
 def _header(record: Logged, name: str) -> str | None:
@@ -495,21 +495,21 @@ def framed_aggregate_seen(outputs: Log) -> Lanes:
 def _unframed(value: bytes | None) -> bytes:
     """Return an event as JSON: after a frame of five bytes, Avro has a text and a number."""
     assert value is not None
-    size, place = _varint(value, 5)
-    text = value[place : place + size].decode()
-    amount, _ = _varint(value, place + size)
+    size, position = _varint(value, 5)
+    text = value[position : position + size].decode()
+    amount, _ = _varint(value, position + size)
     return json.dumps({"id": text, "amount": amount}).encode()
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     """Return a number of Avro, and where it ends."""
     number = shift = 0
     while True:
-        byte = data[place]
+        byte = data[position]
         number |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), place
+            return (number >> 1) ^ -(number & 1), position
 
 
 def ids_in(log: Log, *topics: str) -> set[str]:

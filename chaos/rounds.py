@@ -318,7 +318,7 @@ class Round:
             self._usage.setdefault(session.driver, []).append(usage)
 
 
-def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundEntry:
+def run_round(plan: Plan, folder: Path, show: Callable[[str], object]) -> RoundEntry:
     """Run a round, print its progress, and return its result."""
     with Round(plan, folder) as running:
         calm = Random(plan.seed)
@@ -329,15 +329,15 @@ def run_round(plan: Plan, folder: Path, tell: Callable[[str], object]) -> RoundE
             missed = len(running.missed)
             recovered = running.inflict(fault)
             if len(running.missed) > missed:
-                tell(f"            {running.missed[-1]}")
+                show(f"            {running.missed[-1]}")
             else:
                 last = running.faults[-1]
-                tell(f"  {last.second:6.1f} s  {last.kind}: {last.detail}; {last.recovery:.1f} s")
+                show(f"  {last.second:6.1f} s  {last.kind}: {last.detail}; {last.recovery:.1f} s")
             if not recovered:
                 break
         running.await_first_batch()
         running.rest()
         entry = running.finish()
         if running.repeated:
-            tell(f"  {running.repeated} results of replayed batches were there again")
+            show(f"  {running.repeated} results of replayed batches were there again")
         return entry

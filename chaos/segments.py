@@ -38,11 +38,11 @@ class Batch(NamedTuple):
 def batches_of(folder: Path) -> Iterator[Batch]:
     """Yield the batches in the folder of a partition, in the order of their offsets."""
     for path in sorted(folder.glob("*.log")):
-        data, place = path.read_bytes(), 0
-        while place + _BATCH.size <= len(data):
-            first, length, *_, producer, epoch = _BATCH.unpack_from(data, place)
+        data, start = path.read_bytes(), 0
+        while start + _BATCH.size <= len(data):
+            first, length, *_, producer, epoch = _BATCH.unpack_from(data, start)
             yield Batch(first, (producer, epoch))
-            place += _LENGTH_END + length
+            start += _LENGTH_END + length
 
 
 def with_units(log: Log, folders: Iterable[Path]) -> Log:

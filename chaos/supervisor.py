@@ -123,7 +123,7 @@ class Supervisor:
         """Set the clock to the most that it has shown: until then nothing is due."""
         self._clock_ms = self._latest_ms
 
-    def _tell_clock(self) -> None:
+    def _write_clock(self) -> None:
         assert self._process is not None, "started"
         assert self._process.stdin is not None, "a pipe"
         with suppress(BrokenPipeError, ValueError):  # it has just died; the next one gets the time
@@ -245,7 +245,7 @@ class Supervisor:
                     self._await_exit()
                     self._start()
                 elif self._has_stepped_clock:
-                    self._tell_clock()
+                    self._write_clock()
 
 
 def _close_pipe(process: subprocess.Popen[str]) -> None:

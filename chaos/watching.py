@@ -134,16 +134,16 @@ class Watch:
             return
         self._shown |= self._workload.traced(outputs)
         for record in all_records(inputs):
-            place = (record.topic, record.partition)
-            self._inputs.setdefault(place, []).extend(
+            source = (record.topic, record.partition)
+            self._inputs.setdefault(source, []).extend(
                 (record.offset, identity) for identity in ids_of([record])
             )
-        for place, waiting in self._inputs.items():
-            reached = committed.get(place, 0)
+        for source, waiting in self._inputs.items():
+            reached = committed.get(source, 0)
             for offset, identity in waiting:
                 if offset < reached:
                     self._missing.setdefault(identity, written)
-            self._inputs[place] = [each for each in waiting if each[0] >= reached]
+            self._inputs[source] = [each for each in waiting if each[0] >= reached]
         for identity, ends in list(self._missing.items()):
             if identity in self._shown:
                 del self._missing[identity]

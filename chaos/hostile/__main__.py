@@ -24,11 +24,11 @@ def main() -> int:
     parser = argparse.ArgumentParser("chaos.hostile", description="Feed hostile records.")
     parser.add_argument("--count", type=int, default=100_000, help="records in all topics")
     parser.add_argument("--seed", type=int, default=0)
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument(
+    log_choice = parser.add_mutually_exclusive_group()
+    log_choice.add_argument(
         "--bootstrap-servers", help="where Kafka is; it must accept timestamps of 9999"
     )
-    place.add_argument("--kafka", action="store_true", help="start a Kafka broker")
+    log_choice.add_argument("--kafka", action="store_true", help="start a Kafka broker")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)  # a line for each record that is dropped
     began = time.monotonic()

@@ -103,10 +103,10 @@ class Application:
     Args:
         name: The kind, ``continue`` or ``own``.
         folder: Keeps its state.
-        place: Where the topics are, as settings.
+        log_settings: Where the topics are, as settings.
     """
 
-    def __init__(self, name: str, folder: Path, place: dict[str, Any]) -> None:
+    def __init__(self, name: str, folder: Path, log_settings: dict[str, Any]) -> None:
         self.name = name
         self.dead_letter_topic = f"{name}-letters"
         self.own = OwnHandlers(self.dead_letter_topic) if name == "own" else None
@@ -119,7 +119,7 @@ class Application:
             state_dir=folder / name,
             statestore_cache_max_bytes=0,
             errors_dead_letter_queue_topic_name=self.dead_letter_topic,
-            **place,
+            **log_settings,
             **handlers,
         )
         Path(config.state_dir).mkdir(parents=True)
@@ -173,10 +173,10 @@ def problems_of(
     failed = sum(reasons[reason] for reason in _DEAD_LETTER_REASONS)
     if dead_letters.total() != failed:
         yield f"{failed} records failed, but there are {dead_letters.total()} dead letters."
-    nowhere = sum(number for place, number in dead_letters.items() if place[0] is None)
+    nowhere = sum(number for origin, number in dead_letters.items() if origin[0] is None)
     if nowhere:
         yield f"{nowhere} dead letters name no record."
-    doubled = [place for place, number in dead_letters.items() if number > 1 and place[0]]
+    doubled = [origin for origin, number in dead_letters.items() if number > 1 and origin[0]]
     if doubled:
         yield f"{len(doubled)} records have two dead letters, as {doubled[0]}."
     if calls is not None and calls != failed:
@@ -195,19 +195,24 @@ class Campaign:
 
     def __init__(self, count: int, seed: int, folder: Path, servers: str | None = None) -> None:
         self._each, self._seed = -(-count // len(TOPICS)), seed
-        place: dict[str, Any] = {"embedded_path": folder / "log.db"}
+        log_settings: dict[str, Any] = {"embedded_path": folder / "log.db"}
         if servers is not None:
-            place = {"bootstrap_servers": servers, "request_timeout": _PATIENCE}
+            log_settings = {"bootstrap_servers": servers, "request_timeout": _PATIENCE}
         # The embedded log compresses nothing.
         codecs = ("none",) if servers is None else _CODECS
         self._logs = cycle(
-            [open_log(StreamsConfig(**place, producer={"compression.type": c})) for c in codecs]
+            [
+                open_log(StreamsConfig(**log_settings, producer={"compression.type": c}))
+                for c in codecs
+            ]
         )
         log = next(self._logs)
         settings = {"max.message.bytes": str(4 * LARGEST_BYTES), **_ANY_TIME}
         for topic in TOPICS:
             log.create_topic(topic, partitions=PARTITIONS, settings=settings)
-        self._applications = [Application(name, folder, place) for name in ("continue", "own")]
+        self._applications = [
+            Application(name, folder, log_settings) for name in ("continue", "own")
+        ]
 
     def run(self, report: Callable[[str], object]) -> Result:
         """Feed and process everything, in quarters; return the sums."""

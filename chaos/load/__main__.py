@@ -22,8 +22,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started
     plan = Plan(given.minutes, given.every, given.backlog, given.share, given.seed)
     folder = Path(tempfile.mkdtemp(prefix="headrace-load-"))
-    tell = partial(print, flush=True)
-    with Load(plan, folder, tell) as load:
+    show = partial(print, flush=True)
+    with Load(plan, folder, show) as load:
         load.measure_maximum()
         load.hold()
         entry = load.finish()

@@ -71,7 +71,7 @@ def check(
     address: str,
     application_id: str,
     fed: Mapping[str, Fed],
-    tell: Callable[[str], object] = lambda _line: None,
+    show: Callable[[str], object] = lambda _line: None,
 ) -> Verdict:
     """Return what is wrong with the topics of an application that has ended."""
     changelog = f"{application_id}-running-store-changelog"
@@ -89,10 +89,10 @@ def check(
     with ProcessPoolExecutor(_PROCESSES, get_context("spawn")) as pool:
         for job, each in zip(jobs, pool.map(_check_partition, jobs), strict=True):
             _add_up(found, each)
-            tell(f"  {job.topic}-{job.partition}: {'right' if each.is_clean else each.examples}")
+            show(f"  {job.topic}-{job.partition}: {'right' if each.is_clean else each.examples}")
     with closing(KafkaReader(address)) as reader:
-        for place in reader.open_ends(topics):
-            found.add("torn", f"{place} ends in a transaction that nobody has ended")
+        for source in reader.open_ends(topics):
+            found.add("torn", f"{source} ends in a transaction that nobody has ended")
     return found
 
 
@@ -162,7 +162,7 @@ def _check_partition(job: _Job) -> Verdict:
 
 def _records(address: str, topic: str, partition: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield keys and values of a partition, committed records only."""
-    place = TopicPartition(topic, partition)
+    source = TopicPartition(topic, partition)
     consumer = KafkaConsumer(
         bootstrap_servers=address,
         group_id=None,
@@ -173,15 +173,15 @@ def _records(address: str, topic: str, partition: int) -> Iterator[tuple[bytes, 
         max_partition_fetch_bytes=_FETCH_BYTES,
     )
     with closing(consumer):
-        consumer.assign([place])
-        consumer.seek(place, consumer.beginning_offsets([place])[place])
-        end = consumer.end_offsets([place])[place]
+        consumer.assign([source])
+        consumer.seek(source, consumer.beginning_offsets([source])[source])
+        end = consumer.end_offsets([source])[source]
         give_up = time.monotonic() + _PATIENCE_SECONDS
-        while consumer.position(place) < end:
+        while consumer.position(source) < end:
             if time.monotonic() > give_up:
-                msg = f"{place} was not read up to {end}: nothing came in {_PATIENCE_SECONDS} s."
+                msg = f"{source} was not read up to {end}: nothing came in {_PATIENCE_SECONDS} s."
                 raise TimeoutError(msg)
-            for record in consumer.poll(timeout_ms=500).get(place, ()):
+            for record in consumer.poll(timeout_ms=500).get(source, ()):
                 yield record.key, record.value
                 give_up = time.monotonic() + _PATIENCE_SECONDS
 

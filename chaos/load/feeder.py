@@ -76,18 +76,18 @@ class Feeder:
 
     def send(self, count: int) -> None:
         """Write some records."""
-        places = self._chance.choices(range(KEYS), k=count)
+        indexes = self._chance.choices(range(KEYS), k=count)
         amounts = self._chance.choices(_AMOUNTS, k=count)
         now = time.time_ns() // 1_000_000
-        for number, place, amount in zip(
-            range(self.sent, self.sent + count), places, amounts, strict=True
+        for number, index, amount in zip(
+            range(self.sent, self.sent + count), indexes, amounts, strict=True
         ):
-            key, partition = self._keys[place]
+            key, partition = self._keys[index]
             identity = f"r{self._seed}.p{partition}.{number}"
             self._produce(key, f'{{"id": "{identity}", "amount": {amount}}}', partition, now)
-            self._counts[place] += 1
-            self._sums[place] += amount
-            self._lasts[place] = number
+            self._counts[index] += 1
+            self._sums[index] += amount
+            self._lasts[index] = number
         self.sent += count
         self._producer.poll(0)
 

@@ -37,7 +37,7 @@ A batch takes about a second; a record waits for the batch before its own, and f
 _STALLED_SECONDS = 180.0
 _LOOK_SECONDS = 0.5
 _SAMPLE_SECONDS = 5.0
-_TELL_SECONDS = 30.0
+_SHOW_SECONDS = 30.0
 _WARM_SHARE = 0.4
 """The part of the backlog with which the application only warms up."""
 
@@ -102,13 +102,13 @@ class Load:
     Args:
         plan: The settings of the run.
         folder: Keeps everything.
-        tell: Takes progress messages for a person.
+        show: Takes progress messages for a person.
     """
 
-    def __init__(self, plan: Plan, folder: Path, tell: Callable[[str], object]) -> None:
+    def __init__(self, plan: Plan, folder: Path, show: Callable[[str], object]) -> None:
         self._plan = plan
         self._folder = folder
-        self._tell = tell
+        self._show = show
         self._maximum = self._rate = self._cpu_before = 0.0
         self._lags: list[float] = []
         self._samples: list[Sample] = []
@@ -146,7 +146,7 @@ class Load:
         self._running.callback(self._application.kill)
         self._maximum = speed(self._progress_to(self._plan.backlog))
         self._rate = self._plan.share * self._maximum
-        self._tell(f"At most {self._maximum:,.0f} records/s; feeding {self._rate:,.0f}.")
+        self._show(f"At most {self._maximum:,.0f} records/s; feeding {self._rate:,.0f}.")
 
     def hold(self) -> None:
         """Feed at the rate, end the application as planned, and take samples.
@@ -167,9 +167,9 @@ class Load:
             if self._pending is None and second >= sampled + _SAMPLE_SECONDS:
                 sampled = second
                 self._take_sample(second)
-            if second >= printed + _TELL_SECONDS:
+            if second >= printed + _SHOW_SECONDS:
                 printed = second
-                self._tell(self._line(second, lag))
+                self._show(self._line(second, lag))
             time.sleep(_LOOK_SECONDS)
         if self._pending is not None:
             self._problems.append(f"The lag was never zero after the {self._pending.kind}.")
@@ -184,11 +184,11 @@ class Load:
         feeder_cpu = (own_cpu_seconds(self._feeder.pid) - self._cpu_before) / seconds
         fed = self._end_feeding()
         records = sum(each.count for each in fed.values())
-        self._tell(f"Fed {records:,} records; what came of them is read now.")
+        self._show(f"Fed {records:,} records; what came of them is read now.")
         self._progress_to(records)
         if not self._application.close():
             self._problems.append(f"A disorderly end: {self._application.last_output()}")
-        found = check(self._topics.address, APPLICATION, fed, self._tell)
+        found = check(self._topics.address, APPLICATION, fed, self._show)
         self._judge(records, found)
         middles = list(quarters(self._samples, seconds))
         return LoadEntry(
@@ -236,7 +236,7 @@ class Load:
 
     def _note_end(self, restart: Restart, second: float) -> None:
         kind, seconds = restart.kind, round(second - restart.second, 1)
-        self._tell(f"{second:6.0f} s  lag zero {seconds} s after the {kind}")
+        self._show(f"{second:6.0f} s  lag zero {seconds} s after the {kind}")
         self._restarts.append(RestartEntry(kind, round(restart.second), seconds))
         if seconds > self._plan.every:
             self._problems.append(f"The lag was zero only {seconds} s after the {kind}.")
@@ -246,7 +246,7 @@ class Load:
 
     def _end(self, kind: str, second: float) -> None:
         """End the application, which its supervisor starts again."""
-        self._tell(f"{second:6.0f} s  {kind}")
+        self._show(f"{second:6.0f} s  {kind}")
         self._ends += 1
         session = self._application.session
         self._pending = Restart(kind, second, session.driver, self._application.starts)

@@ -294,7 +294,7 @@ class Driver:
         """Return whether an attempt at a batch that was planned here was not the only one."""
         return self._batch is not batch or not self._is_new or self._tried[sink] > 1
 
-    def tell(self, batch: Planned, sink: int, error: StreamsError | None) -> None:
+    def note_end(self, batch: Planned, sink: int, error: StreamsError | None) -> None:
         """Take the outcome of an attempt; ignore attempts at an earlier batch."""
         if batch is not self._batch:
             return
@@ -354,7 +354,7 @@ class Attempt:
         self._is_new = is_new
         # The driver notices when a worker is gone.
         gone = StreamsError("The worker is gone.")
-        self.process = Process(simulation.scheduler, name, self._run, partial(self._tell, gone))
+        self.process = Process(simulation.scheduler, name, self._run, partial(self._send_end, gone))
         simulation.attempts.append(self)
         simulation.tries[batch.query, batch.number, sink] += 1
 
@@ -384,11 +384,11 @@ class Attempt:
             error = failure
         said = "has written" if error is None else f"fails: {type(error).__name__}: {error}"
         scheduler.say(process.name, said)
-        self._tell(error)
+        self._send_end(error)
 
-    def _tell(self, error: StreamsError | None) -> None:
+    def _send_end(self, error: StreamsError | None) -> None:
         driver = self.driver
         delay = self._simulation.scheduler.random.randint(1, 10)
         self._simulation.scheduler.after(
-            delay, partial(driver.tell, self._batch, self._sink, error)
+            delay, partial(driver.note_end, self._batch, self._sink, error)
         )

@@ -136,7 +136,7 @@ class Group:
     """The one that may commit; None: anyone."""
     written: int = 0
 
-    def place(self, offset: OffsetAndMetadata) -> _Placed:
+    def placed(self, offset: OffsetAndMetadata) -> _Placed:
         """Return an offset with its place in the log of offsets, which decides what is newer."""
         self.written += 1
         return self.written, offset
@@ -314,7 +314,7 @@ class ModelBroker:
         self._verify(transactional_id, epoch, group, is_open=is_open)
         found.markers[producer] = epoch
         pending = found.pending.setdefault(producer, {})
-        pending.update((name, found.place(offset)) for name, offset in offsets.items())
+        pending.update((name, found.placed(offset)) for name, offset in offsets.items())
 
     def end_txn(self, *, transactional_id: str, epoch: int, commit: bool) -> None:
         """Decide the transaction of an epoch, whichever that is by now."""
@@ -338,8 +338,8 @@ class ModelBroker:
         """End a decided transaction at one of its participants."""
         known = self.transactional[transactional_id]
         commit = known.state is State.PREPARE_COMMIT
-        place = self.group(target) if isinstance(target, str) else self._partition(target)
-        place.end(known.producer, known.epoch, commit=commit)
+        participant = self.group(target) if isinstance(target, str) else self._partition(target)
+        participant.end(known.producer, known.epoch, commit=commit)
         known.targets.remove(target)
         if not known.targets:
             known.state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
@@ -357,7 +357,7 @@ class ModelBroker:
             raise RequestRefusedError(Code.UNKNOWN_MEMBER_ID)
         for name in offsets:
             self._partition(name)
-        found.committed.update((name, found.place(offset)) for name, offset in offsets.items())
+        found.committed.update((name, found.placed(offset)) for name, offset in offsets.items())
 
     def offset_fetch(
         self, *, group: str, partitions: Sequence[TopicPartition] | None
@@ -380,8 +380,8 @@ class ModelBroker:
     def expire_offsets(self, *, group: str, before: int) -> None:
         """Forget what a group committed before a place in the log of offsets."""
         found = self.group(group)
-        for name, (place, _) in list(found.committed.items()):
-            if place < before:
+        for name, (position, _) in list(found.committed.items()):
+            if position < before:
                 del found.committed[name]
 
     def list_groups(self) -> list[str]:

@@ -119,7 +119,7 @@ class Checkpoint:
         last = self.planned[-1]
         sinks = {
             sink: {
-                task: [(topic, place, b"older-" + value) for topic, place, value in records]
+                task: [(topic, position, b"older-" + value) for topic, position, value in records]
                 for task, records in tasks.items()
             }
             for sink, tasks in last.sinks.items()

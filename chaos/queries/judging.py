@@ -196,11 +196,11 @@ class Judge:
     def note_forward(self, instance: str, life: int, key: str, token: Token) -> None:
         """Check that one running instance does not go back (Q4)."""
         with self._held:
-            place = (instance, life, key)
-            last = self._newest.get(place)
+            reader = (instance, life, key)
+            last = self._newest.get(reader)
             if last is not None and last.history == token.history and not token.is_at_least(last):
                 self.report("Q4", f"{instance} went back from {last} to {token} for {key}")
-            self._newest[place] = token
+            self._newest[reader] = token
 
     def _forget_old(self, before: int) -> None:
         """Forget the bytes of snapshots that no copy keeps."""

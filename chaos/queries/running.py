@@ -155,9 +155,9 @@ def _die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_at(place: str, query: DurableQuery) -> None:
+def _die_at(moment: str, query: DurableQuery) -> None:
     """End the process at a place of the next batch."""
-    if place == HALF_WRITTEN:
+    if moment == HALF_WRITTEN:
         write: Callable[..., Any] = BatchWriter.write
 
         def write_and_die(writer: BatchWriter, *arguments: Any) -> None:
@@ -191,9 +191,9 @@ def lead(folder: Path, over: threading.Event) -> bool:
 def _run(query: DurableQuery, die: Path, over: threading.Event) -> None:
     while not over.wait(_PAUSE_SECONDS):
         if die.exists():
-            place = die.read_text()
+            moment = die.read_text()
             die.unlink()
-            _die_at(place, query)
+            _die_at(moment, query)
         if not query.batch() and query.planner.snapshots is not None:
             query.planner.snapshots.step()
 

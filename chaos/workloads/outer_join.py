@@ -91,10 +91,10 @@ def _topology() -> Topology:
 
 def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
     for number in range(start, start + count):
-        block, place = divmod(number, len(_PATTERN))
-        key = f"key-{seed}-{block}-{_KEYS[place]}"
+        block, index = divmod(number, len(_PATTERN))
+        key = f"key-{seed}-{block}-{_KEYS[index]}"
         timestamp = FIRST_MS + number // _ACT * _BETWEEN_ACTS_MS + number % _ACT
-        yield sent(_PATTERN[place], key, timestamp, {"id": identity(seed, key, number)})
+        yield sent(_PATTERN[index], key, timestamp, {"id": identity(seed, key, number)})
 
 
 WORKLOAD = Workload(

@@ -53,17 +53,17 @@ def _topology() -> Topology:
 
 def _records(seed: int, start: int, count: int) -> Iterator[Sent]:
     for number in range(start, start + count):
-        run, place = divmod(number, _RUN)
+        run, index = divmod(number, _RUN)
         if run % 2:
-            place = (place + _CLICKS) % _RUN
+            index = (index + _CLICKS) % _RUN
         first = FIRST_MS + number // _ACT * _BETWEEN_ACTS_MS + number % _ACT // _RUN * _RUN
-        if place < _CLICKS:
-            user = f"user-{seed}-{run}-{place // _CLICKS_OF_USER}"
+        if index < _CLICKS:
+            user = f"user-{seed}-{run}-{index // _CLICKS_OF_USER}"
             page = f"page-{chance(seed, number).randrange(_PAGES)}"
             fields = {"id": identity(seed, page, number), "user": user}
-            yield sent("clicks", page, first + place, fields)
+            yield sent("clicks", page, first + index, fields)
         else:
-            visit = place - _CLICKS
+            visit = index - _CLICKS
             user = f"user-{seed}-{run}-{_AWAY + visit}"
             fields = {"id": identity(seed, user, number)}
             yield sent("visits", user, first + _CLICKS_OF_USER * visit, fields)

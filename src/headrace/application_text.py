@@ -34,7 +34,7 @@ def application_text(
         [
             f"Application {config.application_id!r}: {state}",
             f"Topics: {log_text(config)}",
-            f"Tasks: {_place(config, leader)}",
+            f"Tasks: {_run_by(config, leader)}",
             *(line for each in topology.subtopologies for line in _tasks(each, positions)),
             "Stores:",
             *(_stores(topology) or ["  none"]),
@@ -43,7 +43,7 @@ def application_text(
     )
 
 
-def _place(config: StreamsConfig, leader: str | None) -> str:
+def _run_by(config: StreamsConfig, leader: str | None) -> str:
     if leader is not None:
         return f"run by {leader}; this process stands by"
     threads = config.num_stream_threads or "*"

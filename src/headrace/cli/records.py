@@ -246,11 +246,11 @@ def _parsed(kind: LineType, text: str | None, null_marker: str | None) -> Any:
 def _records(
     consumer: KafkaConsumer[bytes, bytes], limit: int | None, timeout: str | None
 ) -> Iterator[ConsumerRecord]:
-    patience_ms = None if timeout is None else duration_of_flag(timeout, "--timeout")
+    timeout_ms = None if timeout is None else duration_of_flag(timeout, "--timeout")
     read = 0
-    wait_ms = _POLL_MS if patience_ms is None else min(_POLL_MS, patience_ms)
+    wait_ms = _POLL_MS if timeout_ms is None else min(_POLL_MS, timeout_ms)
     quiet_since = time.monotonic()
-    while patience_ms is None or time.monotonic() - quiet_since < patience_ms / 1000:
+    while timeout_ms is None or time.monotonic() - quiet_since < timeout_ms / 1000:
         for record in consumer.poll(wait_ms):
             yield record
             quiet_since = time.monotonic()

@@ -83,7 +83,7 @@ class Failures:
         part: Origin | Literal["headers", "size"],
     ) -> None:
         """Decide about a record that is too large, or has parts that cannot be read."""
-        raise_unless_of_record(error, f"read the {part} of {_place(raw)} at source {node!r}")
+        raise_unless_of_record(error, f"read the {part} of {_record_text(raw)} at source {node!r}")
         origin: Origin | None = None
         what = f"the {part} of the record"
         if part == "headers":
@@ -112,7 +112,7 @@ class Failures:
         timestamp: int,
     ) -> None:
         """Decide about a record, or a punctuation, that user code could not handle."""
-        raise_unless_of_record(error, f"process {_place(raw)} at step {node!r}")
+        raise_unless_of_record(error, f"process {_record_text(raw)} at step {node!r}")
         headers = NO_HEADERS if record is None else record.headers
         context = self._context(raw, node, timestamp, headers, None)
         if self._stops(self._settings.on_processing_error, context, record, error):
@@ -139,7 +139,7 @@ class Failures:
         record: ProducerRecord,
     ) -> None:
         """Decide about an output record whose key or value does not fit the serde of its sink."""
-        task = f"write the {origin} of what sink {node!r} got for {_place(raw)}"
+        task = f"write the {origin} of what sink {node!r} got for {_record_text(raw)}"
         raise_unless_of_record(error, task)
         context = self._context(raw, node, record.timestamp, record.headers, origin)
         # As in Kafka, no handler is asked about a value of the wrong type: the program is wrong,
@@ -158,7 +158,7 @@ class Failures:
         """Count a failure, and keep the first of its step and reason."""
         self._drop(node, reason)
         if (node, reason) not in self.first:
-            text = f"Step {node!r} skipped {_place(raw)} ({reason}): {describe_error(error)}"
+            text = f"Step {node!r} skipped {_record_text(raw)} ({reason}): {describe_error(error)}"
             self.first[node, reason] = FirstFailure(node, reason, text, _line_of(error))
 
     def production(
@@ -242,7 +242,7 @@ def _location(raw: ConsumerRecord) -> str:
     return location if raw.key is None else f"{location}, key {_quoted_key(raw.key)}"
 
 
-def _place(raw: ConsumerRecord | None) -> str:
+def _record_text(raw: ConsumerRecord | None) -> str:
     return "a punctuation" if raw is None else f"the record at {_position(raw)}"
 
 

@@ -169,10 +169,10 @@ class RecordQueue:
         except RecordError:
             raise
         except Exception as error:
-            place = f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
-            raise_unless_of_record(error, f"extract the timestamp of {place}")
+            location = f"offset {raw.offset} of topic {raw.topic!r}, partition {raw.partition}"
+            raise_unless_of_record(error, f"extract the timestamp of {location}")
             msg = (
-                f"The timestamp extractor of source {self.source!r} failed on {place}: "
+                f"The timestamp extractor of source {self.source!r} failed on {location}: "
                 f"{describe_error(error)}. Correct it, or let it return -1 to leave the record out."
             )
             raise InvalidTimestampError(

@@ -47,8 +47,8 @@ class Aggregate(StoredTable):
         store = node.store(self.store_name)
         encode, read, write = store.serialize_key, store.read_at, store.write_at
         fail, drop = node.fail, node.drop
-        held_back = store.caching
-        sends_old = self.sends_old_values and not held_back
+        caching = store.caching
+        sends_old = self.sends_old_values and not caching
         emit = change_emitter(node, store, old_values=self.sends_old_values)
         warn = warn_of_none(node.name)
 
@@ -73,7 +73,7 @@ class Aggregate(StoredTable):
                 if new is None:
                     warn()
                     # As in Kafka, a cache gives a deletion the time of the record that made it.
-                    latest = timestamp if held_back else latest
+                    latest = timestamp if caching else latest
                     written = write(encoded, key, None, latest, headers)
                 else:
                     written = write(encoded, key, new, latest, headers)
@@ -81,17 +81,19 @@ class Aggregate(StoredTable):
                 raise  # of a child, as the cache made room: the handler has decided already
             except Exception as error:
                 return fail(error, key, value, timestamp, headers)
-            if held_back or written == NOT_PUT:
+            if caching or written == NOT_PUT:
                 return None
             return emit(key, new, old, latest, headers, written == IS_LATEST)
 
-        return self._updating_held_entries(node, store, process) if held_back else process
+        return self._updating_cached_entries(node, store, process) if caching else process
 
-    def _updating_held_entries(self, node: NodeContext, store: Any, otherwise: Process) -> Process:
+    def _updating_cached_entries(
+        self, node: NodeContext, store: Any, otherwise: Process
+    ) -> Process:
         """Return ``otherwise`` with a short way for keys whose aggregate the cache holds."""
         aggregator, reducer = self.aggregator, self.reducer
         fail, warn = node.fail, warn_of_none(node.name)
-        encode, held_at, hold_again = store.serialize_key, store.held_at, store.hold_again
+        encode, cached_at, hold_again = store.serialize_key, store.cached_at, store.hold_again
         load = store.load
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -99,7 +101,7 @@ class Aggregate(StoredTable):
                 return otherwise(key, value, timestamp, headers)
             try:
                 encoded = encode(key)
-                entry = held_at(encoded) or load(encoded, key)
+                entry = cached_at(encoded) or load(encoded, key)
                 if entry is None or entry.value is None:
                     return otherwise(key, value, timestamp, headers)
                 if reducer is None:

@@ -58,8 +58,8 @@ class SessionAggregate(StoredTable):
             first = last = timestamp
             try:
                 aggregate = initializer()
-                touched = find(key, timestamp - gap, timestamp + gap)
-                for start, end, stored in touched:
+                merged = find(key, timestamp - gap, timestamp + gap)
+                for start, end, stored in merged:
                     aggregate = merger(key, aggregate, value_of(stored))
                     first, last = min(first, start), max(last, end)
             except Exception as error:
@@ -67,7 +67,7 @@ class SessionAggregate(StoredTable):
             if last < close_time:
                 drop("late")
             elif not replace_sessions(
-                touched, (key, value, timestamp, headers), aggregate, first, last
+                merged, (key, value, timestamp, headers), aggregate, first, last
             ):
                 return None
             if emit_closed is not None:
@@ -86,7 +86,7 @@ class SessionAggregate(StoredTable):
         warn = warn_of_none(node.name)
 
         def replace_sessions(
-            touched: list[tuple[int, int, Any]],
+            merged: list[tuple[int, int, Any]],
             record: tuple[Any, Any, int, Headers],
             aggregate: Any,
             first: int,
@@ -95,7 +95,7 @@ class SessionAggregate(StoredTable):
             key, value, timestamp, headers = record
             # A session that is the record's own moment is overwritten, not replaced.
             if first != last or first != timestamp:
-                for start, end, stored in touched:
+                for start, end, stored in merged:
                     discard(key, start, end, timestamp, headers)
                     if emits:
                         old = value_of(stored) if sends_old else None

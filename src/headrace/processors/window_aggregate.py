@@ -59,7 +59,7 @@ class WindowAggregate(WindowedTable):
         if store.caching:
             if not self.on_close:
                 forward_flushed(node, store, old_values=self.sends_old_values)
-            return self._bind_held_update(node, store)
+            return self._bind_cached_update(node, store)
         initializer, aggregator, size = self.initializer, self.aggregator, self.windows.size_ms
         read, write, fail, forward = store.read, store.write, node.fail, node.forward
         emits = not self.on_close
@@ -91,7 +91,7 @@ class WindowAggregate(WindowedTable):
 
         return update
 
-    def _bind_held_update(
+    def _bind_cached_update(
         self, node: NodeContext, store: Any
     ) -> Callable[[Any, Any, int, int, Headers], bool]:
         """Return the same for a store that holds changes back, and emits them when it writes."""

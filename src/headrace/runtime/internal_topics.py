@@ -1,4 +1,7 @@
-"""The topics an application needs besides those it reads: sinks, changelogs, markers."""
+"""The topics an application needs besides those it reads: sinks, changelogs, markers.
+
+Run `make nightly PART=model` after a change here.
+"""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 def _shipped_cause(error: BaseException, frames: Iterable[traceback.FrameSummary]) -> _ShippedCause:
     class_ = type(error)
-    places = [(_utf8(frame.filename), frame.lineno or 1, frame.name) for frame in frames]
-    return _ShippedCause(class_.__module__, class_.__qualname__, _utf8(str(error)), places)
+    frame_facts = [(_utf8(frame.filename), frame.lineno or 1, frame.name) for frame in frames]
+    return _ShippedCause(class_.__module__, class_.__qualname__, _utf8(str(error)), frame_facts)
 
 
 def _is_library(filename: str) -> bool:

@@ -102,14 +102,14 @@ class RecordCache(ABC):
     def __init__(self, *arguments: Any, cache: CacheBudget, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._cache = cache
-        self._held: dict[Any, CacheEntry] = {}
+        self._cached: dict[Any, CacheEntry] = {}
         self._dirty: dict[Any, CacheEntry] = {}
         self._is_roomy = cache.max_bytes >= _ROOMY
         self._measurements = 0
         self._typical_size = 0
         self._tick = 0
         self._oldest: deque[tuple[int, Any]] = deque()
-        self.held_at = self._held.get
+        self.cached_at = self._cached.get
         """Returns the entry of a cache key, or None; its value is None if it must be decoded."""
         self._order: SortedList[Any] | None = None
         self._listener: FlushListener | None = None
@@ -127,14 +127,14 @@ class RecordCache(ABC):
 
     def release(self) -> None:
         """Forget everything: the store is not used any more."""
-        self._held.clear()
+        self._cached.clear()
         self._dirty.clear()
         self._oldest.clear()
         self._order = None
 
     def hold(self, cache_key: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> int:
         """Hold a write; return `IS_LATEST`."""
-        entry = self._held.get(cache_key)
+        entry = self._cached.get(cache_key)
         if entry is None:
             return self._hold_new(cache_key, CacheEntry(key), value, timestamp, headers)
         return self.hold_again(cache_key, entry, value, timestamp, headers)
@@ -166,7 +166,7 @@ class RecordCache(ABC):
         self, cache_key: Any, entry: CacheEntry, value: Any, timestamp: int, headers: Headers
     ) -> int:
         """Hold a write in a cache so large that sizes need not be exact."""
-        if not entry.dirty and self._held.get(cache_key) is not entry:
+        if not entry.dirty and self._cached.get(cache_key) is not entry:
             return self._hold_new(cache_key, entry, value, timestamp, headers)  # it was evicted
         record = self._cache.holder.record
         entry.value = value
@@ -194,9 +194,9 @@ class RecordCache(ABC):
         entry.topic = None if record is None else record.topic
         value_size = 0 if value is None else entry.value_size or self._measured(value)
         self._resize(entry, value_size, self._size(cache_key, record, headers))
-        if self._order is not None and cache_key not in self._held:
+        if self._order is not None and cache_key not in self._cached:
             self._order.add(cache_key)
-        self._held[cache_key] = self._dirty[cache_key] = entry
+        self._cached[cache_key] = self._dirty[cache_key] = entry
         self._tick = entry.used = entry.written = self._tick + 1
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
@@ -204,7 +204,7 @@ class RecordCache(ABC):
 
     def _found(self, cache_key: Any) -> CacheEntry | None:
         """Return the entry of a cache key, with its value; its use counts."""
-        entry = self._held.get(cache_key)
+        entry = self._cached.get(cache_key)
         if entry is None:
             return None
         self._tick = entry.used = self._tick + 1
@@ -215,17 +215,17 @@ class RecordCache(ABC):
 
     def _between(self, start: Any, end: Any) -> list[tuple[Any, CacheEntry]]:
         """Return the entries of the cache keys from ``start`` to before ``end``, in order."""
-        if not self._held:
+        if not self._cached:
             return []
         if self._order is None:
-            self._order = SortedList(self._held)
+            self._order = SortedList(self._cached)
         cache_keys = list(self._order.irange(start, end, inclusive=(True, False)))
-        found = [(cache_key, self._held[cache_key]) for cache_key in cache_keys]
+        found = [(cache_key, self._cached[cache_key]) for cache_key in cache_keys]
         for _, entry in found:
             self._tick = entry.used = self._tick + 1
         return found
 
-    def _held_value(self, entry: CacheEntry) -> Any:
+    def _cached_value(self, entry: CacheEntry) -> Any:
         return entry.value if entry.stored is None else self._decoded(entry.stored)
 
     def _size(self, cache_key: Any, record: Any, headers: Headers) -> int:
@@ -252,13 +252,13 @@ class RecordCache(ABC):
         entry.value_size = value_size
 
     def _forget(self, cache_key: Any) -> None:
-        entry = self._held.pop(cache_key)
+        entry = self._cached.pop(cache_key)
         self._cache.used_bytes -= entry.size + entry.value_size
         if self._order is not None:
             self._order.remove(cache_key)
 
     def _evict(self) -> None:
-        while self._held and self._cache.used_bytes > self._cache.max_bytes:
+        while self._cached and self._cache.used_bytes > self._cache.max_bytes:
             cache_key, entry = self._least_recently_used()
             self._forget(cache_key)
             if entry.dirty:
@@ -271,11 +271,11 @@ class RecordCache(ABC):
         while True:
             while self._oldest:
                 used, cache_key = self._oldest.popleft()
-                entry = self._held.get(cache_key)
+                entry = self._cached.get(cache_key)
                 if entry is not None and entry.used == used:
                     return cache_key, entry
             self._oldest.extend(
-                sorted((entry.used, cache_key) for cache_key, entry in self._held.items())
+                sorted((entry.used, cache_key) for cache_key, entry in self._cached.items())
             )
 
     def _take_dirty(self) -> list[tuple[Any, CacheEntry]]:
@@ -290,7 +290,11 @@ class RecordCache(ABC):
         for cache_key, entry in pending:
             self._write_through(cache_key, entry)
         for cache_key, entry in pending:
-            if entry.value is None and entry.stored is None and self._held.get(cache_key) is entry:
+            if (
+                entry.value is None
+                and entry.stored is None
+                and self._cached.get(cache_key) is entry
+            ):
                 self._forget(cache_key)
         if self._cache.used_bytes > self._cache.max_bytes:
             self._evict()
@@ -316,7 +320,7 @@ class RecordCache(ABC):
                     raise
                 raise self._unwritten(entry, error) from error
             entry.value = None
-            if self._held.get(cache_key) is entry:
+            if self._cached.get(cache_key) is entry:
                 # Values that grew since they came in are counted once they are encoded anyway.
                 size = self._stored_size(stored)
                 self._cache.used_bytes += size - entry.value_size
@@ -369,7 +373,7 @@ class CachedTimestampedKeyValue(RecordCache, TimestampedKeyValue[K, V], Generic[
     """A `TimestampedKeyValue` behind a cache; changes go downstream when they are written."""
 
     def read_at(self, encoded: bytes, key: K) -> tuple[V, int] | None:
-        entry = self._held.get(encoded)
+        entry = self._cached.get(encoded)
         if entry is not None:
             self._tick = entry.used = self._tick + 1
             if entry.stored is not None:
@@ -394,7 +398,7 @@ class CachedTimestampedKeyValue(RecordCache, TimestampedKeyValue[K, V], Generic[
         entry.value_size = TIMESTAMP_SIZE + len(data)
         cache = self._cache
         cache.used_bytes += entry.size + entry.value_size
-        self._held[encoded] = entry
+        self._cached[encoded] = entry
         self._tick = entry.used = self._tick + 1
         if self._order is not None:
             self._order.add(encoded)
@@ -416,7 +420,7 @@ class CachedTimestampedKeyValue(RecordCache, TimestampedKeyValue[K, V], Generic[
             for encoded, stored in self._data.scan(start, end):
                 merged[encoded] = (self._keys.decode(encoded), self._decode(stored))
             for encoded, entry in self._between(start, end):
-                value = self._held_value(entry)
+                value = self._cached_value(entry)
                 if value is None:
                     merged.pop(encoded, None)
                 else:

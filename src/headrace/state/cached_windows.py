@@ -25,7 +25,7 @@ _SESSION_KEY_OVERHEAD = 24
 """Bytes that Kafka adds to the key of a session: segment, end and start."""
 
 
-class Held(NamedTuple):
+class CachedValue(NamedTuple):
     """A decoded value that a scan found in the cache, which still uses it."""
 
     value: Any
@@ -44,7 +44,7 @@ class _CachedEntries(RecordCache):
         self.value_of = self._unshared
 
     def _unshared(self, stored: Any) -> Any:
-        if type(stored) is Held:
+        if type(stored) is CachedValue:
             return self._serde.deserialize(self._serde.serialize(stored.value))
         return self._decode(stored)
 
@@ -54,21 +54,21 @@ class _CachedEntries(RecordCache):
     def _merged(
         self,
         entries: Iterator[Entry],
-        held: list[tuple[EntryKey, CacheEntry]],
+        cached: list[tuple[EntryKey, CacheEntry]],
         order: Callable[[Entry], EntryKey],
         *,
         reverse: bool,
     ) -> Iterator[Entry]:
         """Return the entries of a store with those of its cache laid over them."""
-        if not held:
+        if not cached:
             return entries
         merged: dict[EntryKey, Any] = dict(entries)
-        for cache_key, entry in held:
-            value = self._held_value(entry)
+        for cache_key, entry in cached:
+            value = self._cached_value(entry)
             if value is None:
                 merged.pop(cache_key, None)
             else:
-                merged[cache_key] = Held(value, entry.timestamp)
+                merged[cache_key] = CachedValue(value, entry.timestamp)
         return iter(sorted(merged.items(), key=order, reverse=reverse))
 
 
@@ -85,7 +85,7 @@ class CachedWindow(_CachedEntries, WindowEntries[K, V], Generic[K, V]):
 
     def entry_at(self, cache_key: Any, key: K) -> CacheEntry:
         """Return the entry of a cache key, or else a new one, not held, with what the store has."""
-        entry = self._held.get(cache_key)
+        entry = self._cached.get(cache_key)
         if entry is None:
             start, encoded = cache_key if self._time_first else cache_key[::-1]
             stored = super().get_entry(encoded, start)
@@ -114,39 +114,39 @@ class CachedWindow(_CachedEntries, WindowEntries[K, V], Generic[K, V]):
         entry = self._found((start, encoded) if self._time_first else (encoded, start))
         if entry is None:
             return super().get_entry(encoded, start)
-        return None if entry.value is None else Held(entry.value, entry.timestamp)
+        return None if entry.value is None else CachedValue(entry.value, entry.timestamp)
 
     def entries_of_key(
         self, encoded: bytes, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
         entries = super().entries_of_key(encoded, first, last, reverse=reverse)
         if self._time_first:
-            held = self._held_between((encoded, encoded), first, last)
+            cached = self._cached_between((encoded, encoded), first, last)
         else:
-            held = self._between((encoded, first), (encoded, last + 1))
-        return self._merged(entries, held, _by_entry_key, reverse=reverse)
+            cached = self._between((encoded, first), (encoded, last + 1))
+        return self._merged(entries, cached, _by_entry_key, reverse=reverse)
 
     def entries_of_keys(
         self, keys: KeyRange, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
         entries = super().entries_of_keys(keys, first, last, reverse=reverse)
-        held = self._held_between(keys, first, last)
+        cached = self._cached_between(keys, first, last)
         by_key = self.persistent and not self._time_first
         order = self._entries.by_segment if by_key else _by_start
-        return self._merged(entries, held, order, reverse=reverse)
+        return self._merged(entries, cached, order, reverse=reverse)
 
-    def _held_between(
+    def _cached_between(
         self, keys: KeyRange, first: int, last: int
     ) -> list[tuple[EntryKey, CacheEntry]]:
         first_key, last_key = keys
         if self._time_first:
             by_time = self._between((first,), (last + 1,))
-            held = [((encoded, start), entry) for (start, encoded), entry in by_time]
+            cached = [((encoded, start), entry) for (start, encoded), entry in by_time]
         else:
-            held = self._between(*_key_bounds(keys))
+            cached = self._between(*_key_bounds(keys))
         return [
             (cache_key, entry)
-            for cache_key, entry in held
+            for cache_key, entry in cached
             if first <= cache_key[1] <= last
             and (first_key is None or cache_key[0] >= first_key)
             and (last_key is None or cache_key[0] <= last_key)
@@ -202,22 +202,22 @@ class CachedSession(_CachedEntries, SessionEntries[K, V], Generic[K, V]):
         entry = self._found((encoded, end, start))
         if entry is None:
             return super()._get(encoded, start, end)
-        return None if entry.value is None else Held(entry.value, entry.timestamp)
+        return None if entry.value is None else CachedValue(entry.value, entry.timestamp)
 
     def entries_of_key(
         self, encoded: bytes, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
         entries = super().entries_of_key(encoded, first, last, reverse=reverse)
-        held = self._between((encoded, first), (encoded, last + 1))
-        return self._merged(entries, held, _by_entry_key, reverse=reverse)
+        cached = self._between((encoded, first), (encoded, last + 1))
+        return self._merged(entries, cached, _by_entry_key, reverse=reverse)
 
     def entries_of_keys(
         self, keys: KeyRange, first: int, last: int, *, reverse: bool
     ) -> Iterator[Entry]:
         entries = super().entries_of_keys(keys, first, last, reverse=reverse)
         lowest, highest = _key_bounds(keys)
-        held = [] if lowest and highest and lowest >= highest else self._between(lowest, highest)
-        return self._merged(entries, held, self._entries.by_segment, reverse=reverse)
+        cached = [] if lowest and highest and lowest >= highest else self._between(lowest, highest)
+        return self._merged(entries, cached, self._entries.by_segment, reverse=reverse)
 
     def _store(self, cache_key: EntryKey, value: V | None, _timestamp: int) -> Any:
         if value is None:

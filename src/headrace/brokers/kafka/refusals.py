@@ -71,7 +71,7 @@ def refusals(
     for topic, tried in compressed.items():
         found = _try_records(writer, list(tried.values()), rules[topic].settings)
         indexes = list(tried)
-        refused |= {indexes[place]: error for place, error in found.items()}
+        refused |= {indexes[position]: error for position, error in found.items()}
     return sorted(refused.items())
 
 

@@ -96,10 +96,12 @@ def _taken_over(sheet: Sheet, crashed: SimpleConsumer) -> tuple[list[Printed], l
 
     crashed.join(SECONDS)
     lost = of(sheet.lines, again=False)
-    places = {(line.partition, line.offset) for line in lost}
+    lost_offsets = {(line.partition, line.offset) for line in lost}
 
     def twice(lines: list[Printed]) -> list[Printed]:
-        return [line for line in of(lines, again=True) if (line.partition, line.offset) in places]
+        return [
+            line for line in of(lines, again=True) if (line.partition, line.offset) in lost_offsets
+        ]
 
     sheet.await_that(lambda lines: len(twice(lines)) >= len(lost))
     return lost, twice(sheet.lines)

@@ -179,13 +179,13 @@ async def _problem(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError), "registered for it"
     found = error.errors()
-    places = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:5])
+    problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:5])
     is_limit = any(
         each["type"] in ("less_than_equal", "too_long") and each["loc"][-1] in _LIMITS
         for each in found
     )
     code = ProblemCode.LIMIT_TOO_LARGE if is_limit else ProblemCode.BAD_REQUEST
-    return await _problem(request, QueryProblemError(code, f"{places}."))
+    return await _problem(request, QueryProblemError(code, f"{problems}."))
 
 
 _LIMITS = {"limit", "wait_ms", "reads"}

@@ -300,12 +300,14 @@ class RefusedRecords:
 
 
 def _first_failure(node: str, sent: _Sent, error: RecordRefusedError) -> FirstFailure:
-    place = f"a record for topic {sent.record[0]!r}"
+    record_text = f"a record for topic {sent.record[0]!r}"
     if sent.made_of is not None:
         topic, partition, offset = sent.made_of
-        place = f"the record at offset {offset} of topic {topic!r}, partition {partition}"
+        record_text = f"the record at offset {offset} of topic {topic!r}, partition {partition}"
     reason = escape_controls(error.reason.rstrip("."))
-    return FirstFailure(node, "refused", f"Step {node!r} skipped {place} (refused): {reason}", None)
+    return FirstFailure(
+        node, "refused", f"Step {node!r} skipped {record_text} (refused): {reason}", None
+    )
 
 
 def _filled(dead_letter: ProducerRecord, refused: ProducerRecord) -> ProducerRecord:

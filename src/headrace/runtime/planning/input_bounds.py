@@ -1,4 +1,7 @@
-"""Bounds the offsets of a batch in each input partition."""
+"""Bounds the offsets of a batch in each input partition.
+
+Run `make nightly PART=model` and `make nightly PART=cuts` after a change here.
+"""
 
 from __future__ import annotations
 
