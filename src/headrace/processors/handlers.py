@@ -153,7 +153,7 @@ class _BuiltInHandler:
             "Step %s of task %s failed%s.\n%s",
             context.node,
             context.task_id,
-            _place(context),
+            _record_text(context),
             # Indented, so that a message that quotes a record cannot forge a line of a log.
             indent(trace.rstrip(), "  "),
         )
@@ -162,7 +162,7 @@ class _BuiltInHandler:
         return HandlerResponse.resume(dead_letters)
 
 
-def _place(context: ErrorHandlerContext) -> str:
+def _record_text(context: ErrorHandlerContext) -> str:
     if context.topic is None:  # in a punctuation, or the source record is not known any more
         return ""
     return f" on offset {context.offset} of topic {context.topic}, partition {context.partition}"

@@ -106,7 +106,7 @@ class Conversations:
 
     @property
     def server_count(self) -> int:
-        """How many addresses there are."""
+        """Return how many addresses there are."""
         return len(self._servers)
 
     def leave_server(self) -> str:
