@@ -287,8 +287,8 @@ def _shorten_tracebacks(error: BaseException) -> None:
             for call in reversed(calls[:_SHOWN_CALLS]):
                 shown = TracebackType(shown, call.tb_frame, call.tb_lasti, call.tb_lineno)
             cause.__traceback__ = shown
-            left_out = len(calls) - 2 * _SHOWN_CALLS
-            cause.add_note(f"{left_out} calls in the middle of this traceback are left out.")
+            omitted = len(calls) - 2 * _SHOWN_CALLS
+            cause.add_note(f"{omitted} calls in the middle of this traceback are left out.")
         previous, cause = cause, cause.__cause__ or cause.__context__
     previous.__cause__ = previous.__context__ = None
 

@@ -23,7 +23,7 @@ from headrace.windows.sliding_windows import SlidingWindows
 from headrace.windows.window import Window, Windowed
 
 
-class _LeftOutError(Exception):
+class _SkippedError(Exception):
     """User code failed, and the handler decided to leave the record out."""
 
 
@@ -57,7 +57,7 @@ class SlidingAggregate(WindowedTable):
                     # As in Kafka, a record this early emits no closed windows.
                     return insert_early(record, close_time)
                 insert(record, close_time)
-            except _LeftOutError:
+            except _SkippedError:
                 return None
             if emit_closed is not None:
                 emit_closed(close_time, headers)
@@ -181,7 +181,7 @@ class _Sliding:
             raise  # of a child, as the cache made room: the handler has decided already
         except Exception as error:
             self._node.fail(error, key, value, timestamp, headers)
-            raise _LeftOutError from error
+            raise _SkippedError from error
         return self._forward(record, start, new, old, latest)
 
     def _seeded(self, seed: Any) -> Any:

@@ -18,7 +18,7 @@ _DATABASE = "copy-1"
 """The folder of the database; the number rises with the format of its keys and values."""
 
 _CORRUPTION = "Corruption"
-_PASSING = tuple(
+_RETRIABLE = tuple(
     os.strerror(number)
     for number in (
         errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM,
@@ -99,6 +99,6 @@ def _is_damage(message: str) -> bool:
     Other errors pass: a lock that a view of before holds, too many open files, a full disk. The
     library wraps some of them in words that sound like damage (rocksdict 0.3.29).
     """
-    is_passing = any(reason in message for reason in _PASSING)
-    is_lasting = message.startswith(_CORRUPTION) or os.strerror(errno.ENOENT) in message
-    return is_lasting and not is_passing
+    is_retriable = any(reason in message for reason in _RETRIABLE)
+    is_permanent = message.startswith(_CORRUPTION) or os.strerror(errno.ENOENT) in message
+    return is_permanent and not is_retriable

@@ -168,8 +168,8 @@ def jvm_exit_reason(text: str) -> str:
     lines = [line for line in text.splitlines() if line and not line[0].isspace()]
     thrown = (_THROWN.match(line) for line in lines)
     first = next((found[1] for found in thrown if found), None)
-    said = [line.strip() for line in lines if not line.startswith(_BESIDE_THE_POINT)]
-    return (first or "; ".join(said[:2])).rstrip(".")
+    messages = [line.strip() for line in lines if not line.startswith(_BESIDE_THE_POINT)]
+    return (first or "; ".join(messages[:2])).rstrip(".")
 
 
 def full_disk_from(text: str, directory: Path) -> CheckpointError | None:

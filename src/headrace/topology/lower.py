@@ -94,7 +94,7 @@ def rewrite(graph: TopologyGraph, optimizations: frozenset[str] = frozenset()) -
     return graph
 
 
-def settle(graph: TopologyGraph, defaults: TopologyDefaults) -> TopologyGraph:
+def resolve(graph: TopologyGraph, defaults: TopologyDefaults) -> TopologyGraph:
     """Return the graph with optimisations applied and every serde that is needed filled in.
 
     Raises:
@@ -124,7 +124,7 @@ def lower(graph: TopologyGraph, defaults: TopologyDefaults | None = None) -> Low
     Raises:
         TopologyError: The program is wrong, or a step has no serde.
     """
-    graph = rewrite(graph) if defaults is None else settle(graph, defaults)
+    graph = rewrite(graph) if defaults is None else resolve(graph, defaults)
     check_repartitions(graph)
     keeping = _steps_that_keep_null_keys(graph)
     nodes: dict[str, Node] = {}

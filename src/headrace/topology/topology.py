@@ -19,7 +19,7 @@ from headrace.state.specs import StoreBuilder
 from headrace.timestamps import TimestampExtractor
 from headrace.topology.describe import TopologyDescription
 from headrace.topology.graph import TopologyGraph, check_builder
-from headrace.topology.lower import LoweredTopology, TopologyDefaults, lower, rewrite, settle
+from headrace.topology.lower import LoweredTopology, TopologyDefaults, lower, resolve, rewrite
 from headrace.topology.nodes import (
     GlobalStoreNode,
     Partitioner,
@@ -184,7 +184,7 @@ class Topology:
     def built_with(self, defaults: TopologyDefaults) -> Topology:
         """Return this topology with serdes and optimisations settled by these defaults."""
         built = Topology()
-        built._graph = settle(self._graph, defaults)
+        built._graph = resolve(self._graph, defaults)
         return built
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:

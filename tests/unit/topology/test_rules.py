@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from headrace import JoinWindows, KStream, StreamsBuilder, StreamsConfig
-from headrace.topology.lower import OPTIMIZATIONS, TopologyDefaults, lower, settle
+from headrace.topology.lower import OPTIMIZATIONS, TopologyDefaults, lower, resolve
 
 
 def described(builder: StreamsBuilder, *optimizations: str) -> str:
@@ -175,7 +175,7 @@ def test_a_settled_graph_is_settled_again_without_change(asked: tuple[str, ...])
     graph = counted_twice()._graph.build()
 
     once = lower(graph, defaults)
-    twice = lower(settle(graph, defaults), defaults)
+    twice = lower(resolve(graph, defaults), defaults)
 
     assert str(once.description) == str(twice.description)
 
@@ -183,7 +183,7 @@ def test_a_settled_graph_is_settled_again_without_change(asked: tuple[str, ...])
 def reusing(builder: StreamsBuilder) -> dict[str, tuple[str | None, object]]:
     """Return the changelog of each store, and whether it is written."""
     asked = TopologyDefaults(optimizations=frozenset({"reuse.ktable.source.topics"}))
-    stores = settle(builder._graph.build(), asked).stores
+    stores = resolve(builder._graph.build(), asked).stores
     return {name: (store.changelog, store.logging) for name, store in stores.items()}
 
 

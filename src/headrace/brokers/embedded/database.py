@@ -19,8 +19,8 @@ BUSY_MS = 30_000
 """How long a writer waits for another one."""
 
 OFFSET_BITS = 40
-"""A record's rowid is its partition's id and its offset in one number, so that a partition lies in
-one piece of the file, in the order of its offsets, and needs no index."""
+"""A record's rowid is its partition's id and its offset in one number. So a partition lies in one
+piece of the file, in the order of its offsets, and needs no index."""
 
 # The types of rows, which are checked: SQLite stores any value in any column.
 PartitionId: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=1 << (63 - OFFSET_BITS))]

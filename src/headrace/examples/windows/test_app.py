@@ -40,9 +40,9 @@ def test_hopping_windows_of_5_s_every_3_s_overlap_as_on_the_slide() -> None:
 
 def test_sliding_windows_are_those_of_the_slide_and_one_that_it_leaves_out() -> None:
     slide = {(1, 6): 1, (2, 7): 2, (8, 13): 1}
-    left_out = {(6.001, 11.001): 1}  # the records of the 5 s after the record at 6 s
+    skipped = {(6.001, 11.001): 1}  # the records of the 5 s after the record at 6 s
 
-    assert counts("sliding-counts", 6, 7, 13) == slide | left_out
+    assert counts("sliding-counts", 6, 7, 13) == slide | skipped
 
 
 def test_start_and_end_of_a_sliding_window_are_inclusive() -> None:

@@ -16,7 +16,7 @@ def task_counts(
     """Return the tasks of each subtopology and the partitions of each repartition.
 
     As in Kafka, a repartition that asks for no number has as many partitions as the largest input
-    of the subtopologies that write it, and inputs that are joined have equal numbers.
+    of the subtopologies that write it. Inputs that are joined have equal numbers.
 
     Args:
         plan: The subtopologies and what they read.

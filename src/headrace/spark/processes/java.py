@@ -48,8 +48,8 @@ def find_java() -> Java:
         raise StreamsError(msg) from error
     found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', output)
     if found is None:
-        said = next(iter(output.strip().splitlines()), "nothing").rstrip(".")
-        msg = f"Java does not run: {java!r} says {said!r} instead of its version. {needed}"
+        answer = next(iter(output.strip().splitlines()), "nothing").rstrip(".")
+        msg = f"Java does not run: {java!r} says {answer!r} instead of its version. {needed}"
         raise StreamsError(msg)
     if int(found[2]) < _OLDEST:
         msg = f"Java is too old: {java!r} has version {found[1]}. {needed}"

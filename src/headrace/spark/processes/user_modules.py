@@ -1,8 +1,8 @@
 """The user's own modules: their source goes with a program to workers that cannot find them.
 
 A worker of a cluster has what is installed in its Python, not the folder of the user's file. It
-gets each module under its own name and imports it once, so that a class, an enum or an object at
-the top of a module is the same one for everything that runs in the worker.
+gets each module under its own name and imports it once. A class, an enum or an object at the top of
+a module is then the same one for everything that runs in the worker.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class RunningBroker:
         deadline = time.monotonic() + START_SECONDS
         while True:
             if self._process.poll() is not None:
-                msg = f"Broker {self.node} has ended. The end of its log:\n{self._last_words()}"
+                msg = f"Broker {self.node} has ended. The end of its log:\n{self._end_of_log()}"
                 raise BrokerError(msg)
             try:
                 socket.create_connection((host, int(port)), timeout=1).close()
@@ -104,7 +104,7 @@ class RunningBroker:
                 if time.monotonic() > deadline:
                     msg = (
                         f"Broker {self.node} does not answer after {START_SECONDS} s. The end of "
-                        f"its log:\n{self._last_words()}"
+                        f"its log:\n{self._end_of_log()}"
                     )
                     raise BrokerError(msg) from None
                 time.sleep(0.05)
@@ -131,7 +131,7 @@ class RunningBroker:
         assert self._process is not None
         return self._process.wait()
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         return self.log.read_text(errors="replace")[-4000:]
 
 

@@ -77,8 +77,8 @@ def _run_maven(pom: Path) -> None:
             command, check=True, timeout=_DOWNLOAD_SECONDS, capture_output=True, text=True
         )
     except subprocess.CalledProcessError as error:
-        said = f"{error.stdout}{error.stderr}".strip()[-2000:]
-        msg = f"Maven could not fetch Kafka {VERSION}. It says:\n{said}\n"
+        output = f"{error.stdout}{error.stderr}".strip()[-2000:]
+        msg = f"Maven could not fetch Kafka {VERSION}. It says:\n{output}\n"
         raise StreamsError(msg, "Check that it reaches its repository.") from error
     except subprocess.TimeoutExpired as error:
         msg = f"Maven has not fetched Kafka {VERSION} within {_DOWNLOAD_SECONDS} s. Try again."
