@@ -140,3 +140,17 @@ def test_a_topic_that_does_not_exist_is_silent(log: Broker, named: Named, seen: 
         seen.poll()
 
     assert (seen.values, seen.ends) == ({}, {})
+
+
+def test_a_topic_that_is_missing_for_a_while_is_read_when_it_is_there(
+    log: Broker, named: Named, seen: Seen
+) -> None:
+    name = TopicPartition(named("later"), 0)
+    seen.follower.follow(name, 0)
+    for _ in range(20):
+        seen.poll()
+
+    log.create_topic(name.topic)
+    append(log, name, b"a")
+
+    seen.await_values(name, b"a")
