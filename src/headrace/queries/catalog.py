@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from headrace.queries.copy.layout import CopyLayout, Shard, ShardGroup, StoreLayout
+from headrace.queries.copy.layout import GLOBAL_GROUP, CopyLayout, Shard, ShardGroup, StoreLayout
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.runtime.plan import GLOBAL_SUBTOPOLOGY, ExecutionPlan, PlannedSubtopology
 from headrace.runtime.snapshots import SnapshotRecord
@@ -21,9 +21,6 @@ from headrace.state.store_types.base import LoggedStoreType, StoreKind
 from headrace.state.store_types.lookup import bound_to, logged_type_of
 from headrace.topology.naming import internal_topic, snapshots_name
 from headrace.topology.nodes import ProcessorNode, SinkNode
-
-GLOBAL_GROUP = "global"
-"""The group of the global stores: one task writes them all, so they are one shard."""
 
 
 class EntryCount(NamedTuple):

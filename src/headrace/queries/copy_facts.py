@@ -72,10 +72,8 @@ def problem_of_shard(facts: CopyFacts, shard: Shard) -> QueryProblemError | None
         return QueryProblemError(ProblemCode.LOST_RECORDS, facts.details[shard])
     if shard in facts.ready:
         return None
-    state = "is not up to date yet" if shard in facts.kept else "is not kept by this instance"
-    detail = facts.details.get(
-        shard, f"Shard {shard.partition} of {shard.group!r} {state}. Ask again soon."
-    )
+    state = "is not up to date with" if shard in facts.kept else "does not have"
+    detail = facts.details.get(shard, f"This instance {state} {shard} yet. Ask again soon.")
     return QueryProblemError(ProblemCode.STORE_NOT_READY, detail, retry_after_ms=_SOON_MS)
 
 

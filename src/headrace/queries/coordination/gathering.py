@@ -239,10 +239,10 @@ class Gatherer:
         known = None if shard is None else self._instance.shard_problem(shard)
         if known is not None and known.code is not ProblemCode.STORE_NOT_READY:
             return known
-        name = "the snapshot" if shard is None else f"shard {shard.partition} of {shard.group!r}"
+        wanted = "the snapshot" if shard is None else shard
         return QueryProblemError(
             ProblemCode.STORE_NOT_READY,
-            f"No instance that answers has {name}. Retry, or start more instances.",
+            f"No instance that answers has {wanted}. Retry, or start more instances.",
             retry_after_ms=RETRY_AFTER_MS,
         )
 

@@ -11,6 +11,9 @@ from headrace.runtime.snapshots import SnapshotRecord
 from headrace.state.maps import StoreBackend
 from headrace.state.store_types.base import ChangelogRecord
 
+GLOBAL_GROUP = "global"
+"""The group of the global stores: one task writes them all, so they are one shard."""
+
 
 class Shard(NamedTuple):
     """The entries of one task that readers see: its partition of all its changelogs."""
@@ -18,6 +21,11 @@ class Shard(NamedTuple):
     group: str
     """The subtopology, or the global store."""
     partition: int
+
+    def __str__(self) -> str:
+        if self.group == GLOBAL_GROUP:
+            return "the global stores"
+        return f"partition {self.partition} of the stores of subtopology {self.group}"
 
 
 @dataclass(frozen=True)

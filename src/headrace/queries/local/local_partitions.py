@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.catalog import GLOBAL_GROUP, Catalog, QueryableStore
-from headrace.queries.copy.layout import Shard
+from headrace.queries.catalog import Catalog, QueryableStore
+from headrace.queries.copy.layout import GLOBAL_GROUP, Shard
 from headrace.queries.copy.views import KeptSnapshots, ShownSnapshot
 from headrace.queries.members import MemberStatus
 from headrace.queries.problems import ProblemCode, QueryProblemError

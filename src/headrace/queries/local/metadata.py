@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.brokers.log import TopicPartition
-from headrace.queries.catalog import GLOBAL_GROUP, Catalog
-from headrace.queries.copy.layout import Shard
+from headrace.queries.catalog import Catalog
+from headrace.queries.copy.layout import GLOBAL_GROUP, Shard
 from headrace.queries.local.local_partitions import LocalInstance
 from headrace.runtime.snapshots import SnapshotRecord
 
