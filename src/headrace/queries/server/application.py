@@ -19,7 +19,7 @@ from headrace.errors import StreamsError
 from headrace.queries.coordination.http_transport import HttpTransport
 from headrace.queries.problems import ProblemCode, QueryProblemError
 from headrace.queries.server.docs_page import DOCS_PAGE
-from headrace.queries.server.doors import Doors, read_token
+from headrace.queries.server.doors import Doors, internal_problem, read_token
 from headrace.queries.server.openapi import described
 from headrace.queries.server.point_reads import PointReads
 from headrace.queries.server.problem_answers import problem_answer
@@ -123,6 +123,7 @@ def create_app(
     app.add_exception_handler(QueryProblemError, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _failed)
     app.doors = Doors(_Counted(super(QueryApp, app).__call__, served), token, served.is_own_name)
     app._front = PointReads(served, app.doors)  # noqa: SLF001  # it belongs to this module
     return app
@@ -186,6 +187,11 @@ async def _invalid(request: Request, error: Exception) -> Response:
     )
     code = ProblemCode.LIMIT_TOO_LARGE if is_limit else ProblemCode.BAD_REQUEST
     return await _problem(request, QueryProblemError(code, f"{problems}."))
+
+
+async def _failed(request: Request, _error: Exception) -> Response:
+    # The error then goes on to the doors, which log it.
+    return await _problem(request, internal_problem(request.state.request_id))
 
 
 _LIMITS = {"limit", "wait_ms", "reads"}

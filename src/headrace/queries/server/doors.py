@@ -299,5 +299,10 @@ def _too_large() -> QueryProblemError:
 def _failed(request_id: str) -> QueryProblemError:
     """Log the error that is handled now, and return what the caller gets."""
     _log.exception("Request %s failed.", request_id)
+    return internal_problem(request_id)
+
+
+def internal_problem(request_id: str) -> QueryProblemError:
+    """Return what the caller gets if a request fails by an error that the doors log."""
     msg = f"The log of the instance has the reason, under request {request_id}."
     return QueryProblemError(ProblemCode.INTERNAL, msg)

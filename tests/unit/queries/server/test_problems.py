@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.queries.problems import ProblemCode
+from headrace.queries.server import create_app
 from headrace.queries.server.problem_answers import TITLES
 from tests.meta.repository import ROOT
 from tests.unit.queries.server.served_application import ServedApplication
@@ -123,6 +124,25 @@ def test_a_text_body_of_a_web_page_is_not_taken_for_json(application: ServedAppl
     )
 
     assert answer.status_code == 422
+
+
+def test_an_error_in_a_route_is_logged_and_not_shown(
+    application: ServedApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create_app(application)
+
+    @app.get("/mine")
+    async def mine() -> None:
+        raise ZeroDivisionError("a detail")
+
+    answer = application.get("/mine", app=app, headers={"Headrace-Request-Id": "r1"})
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["request_id"] == "r1"
+    assert "a detail" not in answer.text
+    assert "Request r1 failed" in caplog.text
+    assert caplog.text.count("ZeroDivisionError: a detail") == 1
 
 
 def test_the_page_lists_every_code() -> None:
