@@ -110,7 +110,7 @@ class QueryService:
             app = create_app(self, enable_admin=self._enable_admin)
             if self._add_routes is not None:
                 self._add_routes(app)
-            self._server.start(app)
+            self._server.start(app, app.point_reads)
             gc.collect()
             gc.freeze()
         except BaseException:

@@ -56,10 +56,11 @@ class QueryApp(FastAPI):
 
     doors: Doors
     """Admit requests, or refuse them."""
-    _front: PointReads
+    point_reads: PointReads
+    """Answers point reads, and gives all other requests to the doors."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._front(scope, receive, send)
+        await self.point_reads(scope, receive, send)
 
     def end_watches(self) -> None:
         """End the answers that have no end of their own: the server stops."""
@@ -125,7 +126,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(Exception, _failed)
     app.doors = Doors(_Counted(super(QueryApp, app).__call__, served), token, served.is_own_name)
-    app._front = PointReads(served, app.doors)  # noqa: SLF001  # it belongs to this module
+    app.point_reads = PointReads(served, app.doors)
     return app
 
 
@@ -190,7 +191,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, _error: Exception) -> Response:
-    # The error then goes on to the doors, which log it.
+    # The doors get the error too, and log it.
     return await _problem(request, internal_problem(request.state.request_id))
 
 

@@ -7,18 +7,14 @@ snapshot will do. Every other request, and every problem, goes to the applicatio
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-from headrace.errors import QueryError
 from headrace.queries.http_names import (
     AGE_HEADER,
     JSON_TYPE,
-    POSITION_HEADER,
     REQUEST_ID_HEADER,
-    SNAPSHOT_HEADER,
     TIMESTAMP_HEADER,
 )
 from headrace.queries.server.doors import Doors
@@ -29,16 +25,24 @@ from headrace.queries.tokens import Token, parse_token, token_of
 from headrace.runtime.snapshots import SnapshotRecord
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-_PREFIX = b"/v1/stores/"
+PREFIX = b"/v1/stores/"
+"""The paths of all point reads begin with it."""
 _KEYS = b"/keys/"
-_AGE = AGE_HEADER.lower().encode()
-_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
-_TIMESTAMP = TIMESTAMP_HEADER.lower().encode()
+_OTHERS = frozenset(
+    {b"content-length", b"expect", b"headrace-request-id", b"transfer-encoding", b"upgrade"}
+)
+"""Requests with one of these headers are left to the application behind."""
 _TYPES = {"json": JSON_TYPE, "bytes": BYTES_TYPE}
+_HEAD = f"%b{AGE_HEADER}: %d\r\n{REQUEST_ID_HEADER}: %b\r\n".lower().encode()
+_CONTENT = {
+    encoding: f"content-length: %d\r\ncontent-type: {content_type}\r\n".encode()
+    for encoding, content_type in _TYPES.items()
+}
+_TIMESTAMP = f"{TIMESTAMP_HEADER}: %d\r\n".lower().encode()
 
 
 class _Wanted(NamedTuple):
@@ -59,61 +63,18 @@ class _Snapshot(NamedTuple):
 
     record: SnapshotRecord
     token: Token
-    headers: Headers
+    head: bytes
+    """The lines of its headers."""
     tag: bytes
 
 
-class _Joined:
-    """Joins the head and the body of one answer: uvicorn makes a system call for each."""
+class PointAnswer(NamedTuple):
+    """The answer to a point read."""
 
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
-        self._head = b""
-
-    def write(self, data: bytes) -> None:
-        if self._head:
-            self._transport.write(self._head + data)
-            self._head = b""
-        else:
-            self._head = data
-
-    def flush(self) -> None:
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        closing: bool = self._transport.is_closing()
-        return closing
-
-
-async def send_at_once(send: Send, head: Message, body: Message) -> None:
-    """Send an answer; under uvicorn, in one write.
-
-    Args:
-        send: The function that the server gave to the application.
-        head: The message with status and headers.
-        body: The message with the whole body.
-    """
-    cycle: Any = getattr(send, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle):  # another server, or a layer in between
-        await send(head)
-        await send(body)
-        return
-    transport: Any = cycle.transport
-    joined: Any = _Joined(transport)
-    cycle.transport = joined
-    try:
-        await send(head)
-        await send(body)
-    finally:
-        joined.flush()
-        cycle.transport = transport
+    status: int
+    head: bytes
+    """The lines of the headers, each with its end."""
+    body: bytes
 
 
 class PointReads:
@@ -132,38 +93,53 @@ class PointReads:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = None
         if scope["type"] == "http" and scope["method"] == "GET":
-            try:
-                answer = self._answer(scope)
-            except QueryError:
-                answer = None  # the application behind says why
+            # The path of the scope is decoded: a slash in the name of a store would end the name.
+            path, query = scope.get("raw_path") or b"", scope["query_string"]
+            answer = self.answer(path, query, scope["headers"], scope.get("client"))
         if answer is None:
             await self._doors(scope, receive, send)
             return
-        status, headers, body = answer
-        head = {"type": "http.response.start", "status": status, "headers": headers}
-        await send_at_once(send, head, {"type": "http.response.body", "body": body})
+        headers = [line.split(b": ", 1) for line in answer.head.splitlines()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
 
-    def _answer(self, scope: Scope) -> tuple[int, Headers, bytes] | None:
-        # The path of the scope is decoded: a slash in the name of a store would end the name.
-        path: bytes = scope.get("raw_path") or b""
-        if not path.startswith(_PREFIX):
+    def answer(
+        self, path: bytes, query: bytes, headers: Headers, client: Sequence[Any] | None
+    ) -> PointAnswer | None:
+        """Return the answer to a GET request; None: the application behind answers it.
+
+        Args:
+            path: The path as the client sent it.
+            query: The query string.
+            headers: The headers of the request, with lower-case names.
+            client: The address of the caller, and its port; None: it uses a Unix socket.
+        """
+        try:
+            return self._answer(path, query, headers, client)
+        except Exception:  # the application behind says why, or logs it
+            return None
+
+    def _answer(
+        self, path: bytes, query: bytes, headers: Headers, client: Sequence[Any] | None
+    ) -> PointAnswer | None:
+        if not path.startswith(PREFIX):
             return None
         began = time.perf_counter()
-        name, is_key, key_text = path[len(_PREFIX) :].partition(_KEYS)
-        wanted = _NEWEST if not scope["query_string"] else _wanted(scope["query_string"])
-        if not is_key or wanted is None or b"/" in name or b"%" in name or not name.isascii():
+        name, is_key, key_text = path[len(PREFIX) :].partition(_KEYS)
+        wanted = _NEWEST if not query else _wanted(query)
+        if not is_key or wanted is None or b"/" in name or b"%" in name or not path.isascii():
             return None
         authorization, host, match = None, "", None
-        for header, value in scope["headers"]:
+        for header, value in headers:
             if header == b"host":
                 host = value.decode("latin-1")
             elif header == b"authorization":
                 authorization = value.decode("latin-1")
             elif header == b"if-none-match":
                 match = value
-            elif header == b"headrace-request-id":
+            elif header in _OTHERS:
                 return None
-        self._doors.check_caller(authorization, host, scope.get("client"))
+        self._doors.check_caller(authorization, host, client)
         encoded = self._encoded.get((name, wanted.encoding))
         if encoded is None:
             encoded = self._served.encoding(name.decode(), wanted.encoding)
@@ -176,7 +152,7 @@ class PointReads:
 
     def _read(
         self, encoded: StoreEncoding, key_text: bytes, wanted: _Wanted, match: bytes | None
-    ) -> tuple[int, Headers, bytes] | None:
+    ) -> PointAnswer | None:
         text = unquote_to_bytes(key_text) if b"%" in key_text else key_text
         key = encoded.key_from_text(text.decode("utf-8", "surrogateescape"))
         found = self._served.coordinator.newest_local(encoded.store.name, key)
@@ -191,30 +167,24 @@ class PointReads:
             minimum.history != snapshot.token.history or minimum.snapshot > snapshot.token.snapshot
         ):
             return None
-        headers = [
-            *snapshot.headers,
-            (_AGE, b"%d" % self._served.age_ms(shown.record)),
-            (_REQUEST_ID, self._doors.new_request_id().encode()),
-        ]
+        age = self._served.age_ms(shown.record)
+        head = _HEAD % (snapshot.head, age, self._doors.new_request_id().encode())
         if match is not None and snapshot.tag in match:
-            return 304, headers, b""
+            return PointAnswer(304, head, b"")
         body = value if encoded.is_bytes else encoded.value_to_json(value)
-        headers.append((b"content-length", b"%d" % len(body)))
-        headers.append((b"content-type", _TYPES[wanted.encoding].encode()))
+        head += _CONTENT[wanted.encoding] % len(body)
         if timestamp is not None:
-            headers.append((_TIMESTAMP, b"%d" % timestamp))
-        return 200, headers, body
+            head += _TIMESTAMP % timestamp
+        return PointAnswer(200, head, body)
 
     def _snapshot(self, record: SnapshotRecord, encoding: Encoding) -> _Snapshot:
         last = self._last.get(encoding)
         if last is None or last.record is not record:
             named = snapshot_headers(self._served, record, _TYPES[encoding])
-            kept = (SNAPSHOT_HEADER, POSITION_HEADER, "ETag", "Cache-Control", "Vary")
-            headers = [
-                (each.lower().encode(), named[each].encode()) for each in kept if each in named
-            ]
+            del named[AGE_HEADER]
+            head = "".join(f"{name.lower()}: {value}\r\n" for name, value in named.items())
             tag = named["ETag"].encode()
-            last = self._last[encoding] = _Snapshot(record, token_of(record), headers, tag)
+            last = self._last[encoding] = _Snapshot(record, token_of(record), head.encode(), tag)
         return last
 
 

@@ -7,25 +7,33 @@ import socket
 import ssl
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, QueryError
 from headrace.queries.server.doors import check_bind, read_token
+from headrace.queries.server.point_reads import PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from headrace.queries.server.point_reads import PointReads
+
 FIRST_PORT = 8080
 LAST_PORT = 8099
+MOST_AT_ONCE = 16
+"""How many requests of one connection are answered before others have their turn."""
 
 _CLOSING_SECONDS = 1
 """How long requests that are under way may take when the server stops."""
 _ABORT_SECONDS = 0.2
 """How long a client may take to answer that it closes its connection too, with TLS."""
 _START_SECONDS = 30.0
+_STATUS_LINES = {200: b"HTTP/1.1 200 OK\r\n", 304: b"HTTP/1.1 304 Not Modified\r\n"}
 
 
 class ServedApp(Protocol):
@@ -99,8 +107,12 @@ class QueryServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{scheme}://{host}:{self.port}"
 
-    def start(self, app: ServedApp) -> None:
+    def start(self, app: ServedApp, reads: PointReads | None = None) -> None:
         """Serve an application; return when requests are answered.
+
+        Args:
+            app: What `create_app` returns.
+            reads: Answers its point reads, of which the application then sees none.
 
         Raises:
             ConfigError: The certificate or its key cannot be used.
@@ -108,9 +120,10 @@ class QueryServer:
         """
         assert self._socket is not None, "bound"
         self._app = app
+        protocol: Any = "httptools" if reads is None else partial(Connection, reads)
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=protocol,
             ws="none",
             log_config=None,
             access_log=False,
@@ -147,6 +160,66 @@ class QueryServer:
             thread.join(2 * _CLOSING_SECONDS + 3)
         if self._socket is not None:
             self._socket.close()
+
+
+class Connection(HttpToolsProtocol):
+    """A connection of a client, which answers a point read as soon as it is complete.
+
+    For each request uvicorn makes a scope, a task and two messages, and a head from a list of
+    headers: as much work as the read itself. All requests but plain point reads are uvicorn's.
+
+    Args:
+        reads: Answers point reads.
+        arguments: Those of uvicorn's protocol.
+    """
+
+    def __init__(self, reads: PointReads, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._reads = reads
+        self._is_answered = False
+        self._answered_at_once = 0
+
+    def data_received(self, data: bytes) -> None:
+        self._answered_at_once = 0
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._is_answered = self._may_answer() and self._answer()
+        if not self._is_answered:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self._is_answered:
+            super().on_message_complete()
+
+    def _may_answer(self) -> bool:
+        """Return whether the request looks like a point read, and the client waits for it alone."""
+        url, cycle = self.url, self.cycle
+        parser: Any = self.parser
+        return (
+            url.startswith(PREFIX)
+            and parser.get_method() == b"GET"
+            and parser.get_http_version() == "1.1"
+            and parser.should_keep_alive()
+            and (cycle is None or cycle.response_complete)
+            and self._answered_at_once < MOST_AT_ONCE
+            and not self.flow.write_paused
+            and not self.transport.is_closing()
+            and b"#" not in url
+        )
+
+    def _answer(self) -> bool:
+        """Answer the request; return False if uvicorn has to."""
+        path, _, query = self.url.partition(b"?")
+        answer = self._reads.answer(path, query, self.headers, self.client)
+        if answer is None:
+            return False
+        head = [_STATUS_LINES[answer.status]]
+        head += [b"%b: %b\r\n" % each for each in self.server_state.default_headers]
+        self.transport.write(b"%b%b\r\n%b" % (b"".join(head), answer.head, answer.body))
+        self._answered_at_once += 1
+        self.on_response_complete()
+        return True
 
 
 class _Server(uvicorn.Server):

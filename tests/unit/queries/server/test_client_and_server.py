@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tier("test")
 def server(application: ServedApplication) -> Iterator[QueryServer]:
     started = QueryServer(application.config, "127.0.0.1", 0)
     started.bind()
-    started.start(application.app)
+    started.start(application.app, application.app.point_reads)
     yield started
     started.close()
 
