@@ -17,6 +17,8 @@ from headrace.queries.copy.database import SortedEntries, UnsortedError, WriteBa
 _CACHE_BYTES = 32 << 20
 _WRITE_BUFFER_BYTES = 16 << 20
 """How much is written to memory before it goes to a file. Open views keep several such buffers."""
+_BUFFER_FILTER_SHARE = 0.02
+"""The share of a write buffer for its Bloom filter: few keys that are read are in a buffer."""
 _BLOOM_BITS = 10
 _NOT_FOUND = "key not found"
 _FIRST_CHUNK, _LARGEST_CHUNK = 16, 1024
@@ -160,6 +162,8 @@ class DiskDatabase:
         options = rocksdict.Options(raw_mode=True)
         options.set_block_based_table_factory(table)
         options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+        options.set_memtable_prefix_bloom_ratio(_BUFFER_FILTER_SHARE)
+        options.set_memtable_whole_key_filtering(True)
         self._options = options
         self._files = rocksdict.Rdict(str(folder), options)
 
