@@ -21,7 +21,16 @@ from tests.runtime.in_process import InProcessQuery
 from tests.waiting import PATIENCE, await_that
 
 PROGRAM = """
+from decimal import Decimal
+
+import msgspec
+
 from headrace import KafkaStreams, Materialized, SessionWindows, StreamsBuilder, TimeWindows
+
+
+class Price(msgspec.Struct):
+    amount: Decimal
+
 
 builder = StreamsBuilder()
 views = builder.stream("views", key=str, value=int)
@@ -32,6 +41,7 @@ by_user.windowed_by(SessionWindows("30s", grace="1h")).count(materialized="visit
 views.group_by(lambda _, page: page, key=int).count(materialized="views-by-page")
 names = Materialized("names", history_retention="1h")
 builder.table("names", key=str, value=str, materialized=names)
+builder.table("prices", key=str, value=Price, materialized="prices")
 app = KafkaStreams(builder.build(), application_id="pages")
 """
 RECORDS = [("alice", 7, 0), ("alice", 8, 10_000), ("bob", 7, 70_000)]
@@ -44,7 +54,7 @@ def pages(folder: Path) -> Iterator[QueryService]:
     loaded = load_target("pages.py").app
     assert loaded is not None
     with closing(open_log(loaded.config)) as log:
-        for topic in ("views", "names"):
+        for topic in ("views", "names", "prices"):
             log.create_topic(topic)
     query = InProcessQuery(loaded.topology, folder / ".headrace", application_id="pages")
     query.log.append(
@@ -52,6 +62,7 @@ def pages(folder: Path) -> Iterator[QueryService]:
     )
     names = [("names", 0, at, b"alice", name, None) for at, name in ((1_000, b"A"), (2_000, b"B"))]
     query.log.append(names)
+    query.log.append([("prices", 0, 1_000, b"tea", b'{"amount":27.00}', None)])
     query.run()
     service = QueryService(loaded.topology, loaded.config, server="127.0.0.1:0")
     service.start()
@@ -73,6 +84,13 @@ def test_a_point_read_prints_the_bare_value(cli: Cli) -> None:
         "value", "B", "valid_from", "2000",
     ]  # fmt: skip
     assert "A" in cli("query", "pages.py", "names", "alice", "--as-of", "1500").out
+
+
+@pytest.mark.usefixtures("pages")
+def test_decimals_keep_their_digits(cli: Cli) -> None:
+    assert cli("query", "pages.py", "prices", "tea").out == '{"amount": 27.00}\n'
+    assert '{"amount": 27.00}' in cli("query", "pages.py", "prices").out
+    assert "27.00" in cli("query", "pages.py", "prices", "--output", "json").out
 
 
 @pytest.mark.usefixtures("pages")

@@ -62,7 +62,10 @@ class InstanceOptions:
             scheme = "http" if certificate is None else "https"
             urls = [each if "://" in each else f"{scheme}://{each}" for each in servers]
             token = None if path is None else read_token(path)
-            with QueryClient(urls, token=token, ca=certificate, timeout=self.timeout) as client:
+            client = QueryClient(
+                urls, token=token, ca=certificate, decimals=True, timeout=self.timeout
+            )
+            with client:
                 yield client
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.line_values import json_text
 from headrace.cli.session import Row
 from headrace.cli.settings import timestamp_of_flag
 from headrace.errors import ConfigError
@@ -157,4 +157,4 @@ def _entries(found: Any, read: ReadOptions) -> Iterator[tuple[Any, Any]]:
 
 def text_of(value: Any) -> str:
     """Return a value for people: text as it is, others as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text(value)

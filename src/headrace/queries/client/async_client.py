@@ -189,10 +189,11 @@ class AsyncQueryClient(AsyncSnapshotReads):
         token: str | None = None,
         ca: Path | str | None = None,
         program: Program | None = None,
+        decimals: bool = False,
         timeout: Duration = "30s",
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        conversations = conversations_with(server, token, timeout, program)
+        conversations = conversations_with(server, token, timeout, program, decimals=decimals)
         used = httpx.AsyncClient(**http_options(ca)) if http is None else http
         self._own_http = used if http is None else None
         super().__init__(_AsyncRunner(used), conversations, conversations.bound)

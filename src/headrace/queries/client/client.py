@@ -192,6 +192,8 @@ class QueryClient(SnapshotReads):
         ca: A file with the certificate authority of the instances, for ``https``.
         program: The application (`KafkaStreams`) or its topology, for typed keys and values; left
             out, they are plain JSON.
+        decimals: Whether the numbers of plain JSON that have a fraction are Decimals, with all
+            their digits.
         timeout: For how long a call tries.
         http: The HTTP client to use, such as one with an own certificate; it is not closed.
     """
@@ -203,10 +205,11 @@ class QueryClient(SnapshotReads):
         token: str | None = None,
         ca: Path | str | None = None,
         program: Program | None = None,
+        decimals: bool = False,
         timeout: Duration = "30s",
         http: httpx.Client | None = None,
     ) -> None:
-        conversations = conversations_with(server, token, timeout, program)
+        conversations = conversations_with(server, token, timeout, program, decimals=decimals)
         used = httpx.Client(**http_options(ca)) if http is None else http
         self._own_http = used if http is None else None
         super().__init__(_Runner(used), conversations, conversations.bound)

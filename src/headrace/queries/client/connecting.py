@@ -14,6 +14,7 @@ from headrace.durations import Duration, duration_ms
 from headrace.queries.catalog import Catalog, catalog_of
 from headrace.queries.client.conversations import Conversations
 from headrace.queries.client.steps import Reply, Request, Unreachable
+from headrace.queries.client.store_encodings import JsonEncoding
 from headrace.runtime.plan import plan_topology
 from headrace.topology.topology import Topology
 
@@ -36,6 +37,8 @@ def conversations_with(
     token: str | None,
     timeout: Duration,
     program: Program | None,
+    *,
+    decimals: bool,
 ) -> Conversations:
     """Return the conversations with the instances at some addresses."""
     servers = [server] if isinstance(server, str) else [*server]
@@ -43,7 +46,8 @@ def conversations_with(
         msg = "A client needs the address of an instance, such as '127.0.0.1:8080'."
         raise ValueError(msg)
     seconds = duration_ms(timeout, what="timeout") / 1000
-    return Conversations(servers, token, seconds, _catalog(program))
+    plain = JsonEncoding(decimals=decimals)
+    return Conversations(servers, token, seconds, _catalog(program), plain)
 
 
 def _catalog(program: Program | None) -> Catalog | None:

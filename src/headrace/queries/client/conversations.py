@@ -62,6 +62,7 @@ class Conversations:
         token: str | None,
         timeout: float,
         catalog: Catalog | None,
+        plain: JsonEncoding,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._servers = [*map(_base_url, servers)]
@@ -69,6 +70,7 @@ class Conversations:
         self.timeout = timeout
         self.clock = clock
         self._catalog = catalog
+        self._plain = plain
         self._kinds: dict[str, str] = {}
         self.bound = ClientBound()
 
@@ -78,9 +80,7 @@ class Conversations:
         Raises:
             QueryProblemError: The program has no such store.
         """
-        return (
-            JsonEncoding() if self._catalog is None else TypedEncoding(self._catalog.store(store))
-        )
+        return self._plain if self._catalog is None else TypedEncoding(self._catalog.store(store))
 
     def request(
         self,
@@ -201,7 +201,7 @@ class Conversations:
         of_page: Bound | None = bound
         while True:
             reply = yield from self.call(of_page, path, own)
-            document = msgspec.json.decode(reply.body)
+            document = encoding.document(reply.body)
             for row in document["data"]:
                 yield Emit(read(row, encoding))
             if document["next"] is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Protocol
 
 import msgspec
@@ -40,11 +41,22 @@ class StoreEncoding(Protocol):
         """Return the value that is the body of an answer."""
         ...
 
+    def document(self, body: bytes | str) -> Any:
+        """Return the rows of an answer, and what stands beside them."""
+        ...
+
 
 class JsonEncoding:
-    """Keys and values as plain JSON, for clients without the program."""
+    """Keys and values as plain JSON, for clients without the program.
+
+    Args:
+        decimals: Whether a number with a fraction becomes a Decimal with all its digits.
+    """
 
     params: Mapping[str, str] = {}
+
+    def __init__(self, *, decimals: bool = False) -> None:
+        self._decoder = msgspec.json.Decoder[Any](float_hook=Decimal if decimals else None)
 
     def key_to_text(self, key: Any) -> str:
         if isinstance(key, bool):
@@ -67,7 +79,10 @@ class JsonEncoding:
         return value
 
     def value_from_body(self, body: bytes) -> Any:
-        return msgspec.json.decode(body)
+        return self.document(body)
+
+    def document(self, body: bytes | str) -> Any:
+        return self._decoder.decode(body)
 
 
 class TypedEncoding:
@@ -92,6 +107,9 @@ class TypedEncoding:
 
     def value_from_body(self, body: bytes) -> Any:
         return self._value.deserialize(body)
+
+    def document(self, body: bytes | str) -> Any:
+        return msgspec.json.decode(body)
 
 
 def _bytes(text: str) -> bytes:

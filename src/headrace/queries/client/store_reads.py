@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-import msgspec
-
 from headrace.queries.client.bounds import Bound
 from headrace.queries.client.conversations import NO_PATHS, Conversations, ReadRow, store_path
 from headrace.queries.client.steps import Conversation
@@ -265,7 +263,7 @@ class StoreReads(Generic[One, Many]):
         encoding = self._client.encoding(self.name)
         path = f"{store_path(self.name)}/{route}"
         reply = yield from self._client.call(self._bound, path, {**params, **encoding.params})
-        return msgspec.json.decode(reply.body)["data"], encoding
+        return encoding.document(reply.body)["data"], encoding
 
     def _rows(self, route: str, params: Mapping[str, str], read: ReadRow) -> Conversation[None]:
         yield from self._check_timestamps()

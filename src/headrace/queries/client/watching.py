@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from headrace.queries.client.conversations import Conversations, problem_of, store_path
 from headrace.queries.client.events import Event, EventParser, StoreChange, StoreReset
 from headrace.queries.client.steps import Conversation, Emit, NextPart, Open, Pause, Unreachable
@@ -83,7 +81,7 @@ def _connect(
 
 
 def _item(event: Event, encoding: StoreEncoding) -> StoreChange | StoreReset | None:
-    data = msgspec.json.decode(event.data)
+    data = encoding.document(event.data)
     if event.name == "heartbeat":
         return None
     token = parse_token(data["snapshot"])
