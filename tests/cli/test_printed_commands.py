@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -269,7 +270,9 @@ def test_the_queries_that_an_example_prints_for_its_instances_are_answered(
 
     assert done.code == 0, done.err
     assert [each.code for each in answers] == [0, 0, 0, 0], answers
-    assert answers[0].data
-    assert answers[0].data == answers[1].data
-    assert [each["name"] for each in answers[2].data] == ["user-views"]
-    assert answers[3].data
+    # The instance in this process may log at any time, above the answer.
+    one, other, stores, status = (json.loads(each.out.splitlines()[-1]) for each in answers)
+    assert one
+    assert one == other
+    assert [each["name"] for each in stores] == ["user-views"]
+    assert status

@@ -82,7 +82,7 @@ def test_a_private_copy_follows_the_application_and_tells_listeners(
     remove()
     problem = instance.shard_problem(Shard("0", 7))
     assert problem is not None
-    assert "not kept" in problem.detail
+    assert "does not have partition 7" in problem.detail
 
 
 def test_an_instance_comes_back_with_its_files_which_nobody_else_may_read(

@@ -285,7 +285,7 @@ def test_a_new_instance_has_what_only_another_instance_still_has(
     assert sorted(peers.sent) == [("localhost:1", shard) for shard in SHARDS]
     for shard in SHARDS:
         assert counts(second.snapshots, shard) == {b"a": 1, b"b": 1}
-    with pytest.raises(QueryProblemError, match="not kept"):
+    with pytest.raises(QueryProblemError, match="does not have partition 7"):
         first.export_shard(Shard("0", 7))
     second.close()
     first.close()
