@@ -151,7 +151,9 @@ def test_a_pattern_does_not_read_what_a_repartition_writes(
     topology_driver: DriverFactory,
 ) -> None:
     builder = StreamsBuilder()
-    builder.stream(re.compile("in|.*-repartition"), key=str, value=int).repartition().to("out")
+    pattern = re.compile("in|.*-read-by-itself-repartition")  # no topic of another test
+    stream = builder.stream(pattern, key=str, value=int)
+    stream.repartition(name="read-by-itself").to("out")
     driver = topology_driver(builder.build())
 
     driver.create_input_topic("in").pipe_input("a", 1)
