@@ -241,6 +241,7 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
+    """-1 if it is unknown: the broker had the record when the client sent it once more."""
 
 
 class RecordContext(NamedTuple):

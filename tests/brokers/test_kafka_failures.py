@@ -388,6 +388,60 @@ def test_a_producer_waits_for_its_full_buffer_for_max_block(
     session.close()
 
 
+class ForgetfulProducer:
+    """Writes with a real client, which does not know the offset of every second record.
+
+    A broker that has served a request before, and has forgotten the offsets, answers like that.
+    """
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self._delivered = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def produce(self, topic: str, value: Any, key: Any, partition: int, report: Any, *rest: Any,
+                **_: Any) -> None:  # fmt: skip
+        def forgetting(error: Any, message: Any) -> None:
+            self._delivered += 1
+            report(error, message if self._delivered % 2 else _WithoutOffset(message))
+
+        self._real.produce(topic, value, key, partition, forgetting, *rest)
+
+
+class _WithoutOffset:
+    def __init__(self, message: Any) -> None:
+        self.topic, self.partition = message.topic, message.partition
+
+    def offset(self) -> None:
+        return None
+
+
+def test_an_offset_that_the_client_does_not_know_is_reported_as_unknown(
+    kafka: RunningBroker,
+) -> None:
+    log: Any = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+    topic = unique("forgotten")
+    log.create_topic(topic)
+    records = [ProducerRecord(topic, 0, 5, b"k", b"%d" % number) for number in range(4)]
+    log.append(records[:1])
+    log._writer._opened = ForgetfulProducer(log._writer._opened)
+
+    written = log.append(records)
+
+    assert [each.offset for each in written] == [1, -1, 3, -1]
+    session: Any = log.open_producer({})
+    session._producer = ForgetfulProducer(session._producer)
+    reported: list[Any] = []
+    for record in records[:2]:
+        session.send(record, lambda where, error: reported.append((where.offset, error)))
+    session.flush()
+    assert reported == [(5, None), (-1, None)]
+    session.close()
+    log.close()
+
+
 def test_an_error_about_more_replicas_than_brokers_names_the_setting(
     kafka: RunningBroker,
 ) -> None:

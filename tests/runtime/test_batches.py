@@ -332,15 +332,52 @@ def test_no_row_is_large_although_keys_and_headers_of_records_are(tmp_path: Path
     log.append([("in", 0, 1, bytes(900_000), b"", None)] * 20)
     query = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
     sizes: list[int] = []
-    route = Program.route
+    make_row = Program.row
 
-    def routed(program: Program, stage: int, target: int, blob: bytes, next_stage: int) -> Row:
-        sizes.append(len(blob))
-        return route(program, stage, target, blob, next_stage)
+    def measured(program: Program, *where: Any, **options: Any) -> Row:
+        row = make_row(program, *where, **options)
+        sizes.append(len(row[-1]))
+        return row
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Program, "route", routed)
+        patch.setattr(Program, "row", measured)
         query.run()
 
     assert sum(sizes) > 60_000_000
     assert max(sizes) < 9_000_000
+
+
+def test_rows_pass_to_later_stages_under_several_grouping_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark takes 2 GB of one grouping key, and a step may make more of a batch."""
+    builder = StreamsBuilder()
+    numbers = builder.stream("in", key=str, value=int)
+    numbers.to("copy")
+    by_parity = numbers.group_by(lambda _, value: str(value % 2), key=str).count()
+    by_parity.to_stream().group_by(lambda _, count: str(count), key=str).count().to_stream().to(
+        "out"
+    )
+    log = EmbeddedLog(tmp_path / "topics.db")
+    for topic in ("in", "copy", "out"):
+        log.create_topic(topic)
+    log.append([("in", 0, 1, b"k", number.to_bytes(8, "big"), None) for number in range(2_000)])
+    monkeypatch.setattr("headrace.runtime.program._BYTES_PER_RELAY_KEY", 1)
+    monkeypatch.setattr("headrace.runtime.tasks.task_run._BYTES_PER_PAYLOAD", 1_000)
+    keys: set[int] = set()
+    relayed = Program.relayed
+
+    def seen(program: Program, *where: Any) -> Row:
+        row = relayed(program, *where)
+        keys.add(row[0])
+        return row
+
+    monkeypatch.setattr(Program, "relayed", seen)
+
+    query = InProcessQuery(builder.build(), tmp_path, statestore_cache_max_bytes=0)
+    query.run()
+
+    assert [raw.value for raw in written(query, "copy")[0]] == [
+        number.to_bytes(8, "big") for number in range(2_000)
+    ]
+    assert len(keys & set(query.program.relay_keys[0])) > 10

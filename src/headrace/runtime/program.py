@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.brokers.sessions import Broker
 from headrace.config import StreamsConfig
 from headrace.engine.settings import TaskSettings
 from headrace.runtime.checkpoint.layout import CheckpointLayout, TaskPlacement
-from headrace.runtime.exchange.grouping_keys import shuffle_partition
+from headrace.runtime.exchange.grouping_keys import relay_keys, shuffle_partition
 from headrace.runtime.exchange.packing import Payload, pack
 from headrace.runtime.plan import GLOBAL_TASK, ExecutionPlan
 
 Row = tuple[int, int, int, bytes]
 """The group of the next exchange, then where the payload is for: stage, group, and the payload."""
+
+_BYTES_PER_RELAY_KEY = 16 << 20
+"""How many bytes a sender sends under one relay key before it takes the next one."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Program:
     config: StreamsConfig
     settings: TaskSettings
     shuffle_partitions: int
-    relay_keys: tuple[int, ...]
+    relay_keys: Sequence[Sequence[int]]
+    """For each shuffle partition the keys under which rows pass on their way to a later stage."""
     global_grouping_keys: tuple[int, ...]
     repartitions: Mapping[str, int]
     readers: Mapping[str, tuple[int, tuple[TaskPlacement, ...]]]
@@ -46,19 +50,22 @@ class Program:
         """The stage number of the sink."""
         return self.plan.stages + 1
 
-    def row(self, stage: int, target: int, payload: Payload, *, next_stage: int) -> Row:
+    def row(
+        self, stage: int, target: int, payload: Payload, *, next_stage: int, sent: int = 0
+    ) -> Row:
         """Return the row that carries a payload to ``next_stage``, on its way to ``stage``.
 
         ``target`` is the grouping key it is for; for the output of a task, that of the task.
+        ``sent`` is how many bytes the sender has sent before, in this batch: a few rows share one
+        relay key, because each key takes time, and many are spread over all of them.
         """
-        return self.route(stage, target, pack(payload), next_stage)
+        relay_keys = self.relay_keys[shuffle_partition(target, self.shuffle_partitions)]
+        relay_key = relay_keys[sent // _BYTES_PER_RELAY_KEY % len(relay_keys)]
+        return self.relayed(stage, target, pack(payload), relay_key, next_stage)
 
-    def route(self, stage: int, target: int, blob: bytes, next_stage: int) -> Row:
-        """Return the row of `row`, for a payload that is packed."""
-        if stage == next_stage:
-            return target, stage, target, blob
-        relay_key = self.relay_keys[shuffle_partition(target, self.shuffle_partitions)]
-        return relay_key, stage, target, blob
+    def relayed(self, stage: int, target: int, blob: bytes, relay_key: int, next_stage: int) -> Row:
+        """Return the row that carries a packed payload on; it keeps its relay key on the way."""
+        return (target if stage == next_stage else relay_key), stage, target, blob
 
     def partitions_of(self, log: Callable[[], Broker]) -> Callable[[str], int]:
         """Return a function from a topic to its number of partitions."""
@@ -93,7 +100,7 @@ def make_program(
         config=config,
         settings=TaskSettings.from_config(config, application_id=plan.application_id),
         shuffle_partitions=layout.shuffle_partitions,
-        relay_keys=tuple(layout.relay_keys),
+        relay_keys=relay_keys(layout.relay_keys),
         global_grouping_keys=tuple(layout.global_grouping_keys),
         repartitions=dict(layout.repartitions),
         readers=readers,

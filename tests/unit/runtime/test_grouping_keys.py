@@ -7,7 +7,11 @@ from itertools import islice
 
 import pytest
 
-from headrace.runtime.exchange.grouping_keys import grouping_keys_for, shuffle_partition
+from headrace.runtime.exchange.grouping_keys import (
+    grouping_keys_for,
+    relay_keys,
+    shuffle_partition,
+)
 
 # The results of `SELECT hash(n)`.
 SPARK_HASHES = {0: 933211791, 1: -559580957, -1: -1604776387}
@@ -54,3 +58,16 @@ def test_groups_come_nearest_to_zero_first() -> None:
     assert found[0] >= 0
     assert negative == sorted(negative, reverse=True)
     assert negative[0] < 0
+
+
+def test_relay_keys_belong_to_their_partition_and_to_no_task() -> None:
+    firsts = [next(grouping_keys_for(partition, 3)) for partition in range(3)]
+
+    keys = relay_keys(firsts)
+
+    assert [own[0] for own in keys] == firsts
+    for partition, own in enumerate(keys):
+        assert len(set(own)) == 16
+        assert {shuffle_partition(grouping_key, 3) for grouping_key in own} == {partition}
+        assert min(own[1:]) >= 2**30
+    assert max(max(own) for own in keys) < 2**31

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from headrace import StreamsBuilder, StreamsConfig, Topology, UnshippableError
+from headrace.runtime.batches import Batch
 from headrace.runtime.checkpoint.layout import new_layout
+from headrace.runtime.exchange.grouping_keys import shuffle_partition
+from headrace.runtime.exchange.packing import Payload, pack
 from headrace.runtime.plan import plan_topology
 from headrace.runtime.planning.task_counts import task_counts
 from headrace.runtime.program import Program, make_program
@@ -207,9 +210,30 @@ def test_rows_for_later_stages_travel_with_a_carrier_of_their_partition(tmp_path
     stream.group_by(lambda _k, v: str(v), key=str).count().to_stream().to("out")
     program = program_of(builder.build(), tmp_path)
 
-    direct = program.route(1, 5, b"blob", next_stage=1)
-    passing = program.route(2, 5, b"blob", next_stage=1)
+    payload = Payload(Batch(0, "digest"))
+    blob = pack(payload)
 
-    assert direct == (5, 1, 5, b"blob")
-    assert passing[1:] == (2, 5, b"blob")
-    assert passing[0] in program.relay_keys
+    direct = program.row(1, 5, payload, next_stage=1)
+    passing = program.row(2, 5, payload, next_stage=1)
+
+    own_keys = program.relay_keys[shuffle_partition(5, program.shuffle_partitions)]
+    assert direct == (5, 1, 5, blob)
+    assert passing == (own_keys[0], 2, 5, blob)
+    assert program.relayed(2, 5, blob, own_keys[3], next_stage=2) == (5, 2, 5, blob)
+
+
+def test_many_rows_are_spread_over_the_carriers_of_their_partition(tmp_path: Path) -> None:
+    """Spark takes 2 GB of a grouping key."""
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).to("out")
+    program = program_of(builder.build(), tmp_path)
+    payload = Payload(Batch(0, "digest"))
+
+    carriers = [
+        program.row(2, 5, payload, next_stage=1, sent=megabytes << 20)[0]
+        for megabytes in range(0, 1024, 8)
+    ]
+
+    own_keys = program.relay_keys[shuffle_partition(5, program.shuffle_partitions)]
+    assert set(carriers) == set(own_keys)
+    assert {carriers.count(carrier) for carrier in own_keys} == {8}

@@ -16,7 +16,12 @@ from headrace.brokers.kafka import transactions
 from headrace.brokers.kafka.admin import KafkaAdmin
 from headrace.brokers.kafka.consumer import KafkaGroupMetadata
 from headrace.brokers.kafka.error_translation import NOT_READY, UNKNOWN_TOPIC
-from headrace.brokers.kafka.writing import BatchSizeLimit, KafkaWriter, fetch_metadata
+from headrace.brokers.kafka.writing import (
+    BatchSizeLimit,
+    KafkaWriter,
+    fetch_metadata,
+    written_offset,
+)
 from headrace.brokers.log import OffsetAndMetadata, TopicPartition
 from headrace.brokers.sessions import ABORTED, GroupMetadata, OnDelivery
 from headrace.brokers.topic_names import checked_topic_name, unknown_topic
@@ -79,7 +84,8 @@ class KafkaProducerSession:
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
-                where = RecordMetadata(message.topic(), message.partition(), message.offset())
+                offset = written_offset(message)
+                where = RecordMetadata(message.topic(), message.partition(), offset)
                 failure = None
             else:
                 where, failure = None, self._writer.delivery_error(error, record)

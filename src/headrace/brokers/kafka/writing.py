@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.brokers.kafka.client_factory import ClientFactory
 from headrace.brokers.kafka.error_translation import UNKNOWN_TOPIC, error_of, unwrap_fatal_error
@@ -133,7 +133,7 @@ class KafkaWriter:
 
         def delivered(record: RawRecord, error: KafkaError | None, message: Any) -> None:
             if error is None:
-                written[record[0], record[1]].append(message.offset())
+                written[record[0], record[1]].append(written_offset(message))
             else:
                 missing.append(record)
                 failed.append(self.delivery_error(error, record))
@@ -154,8 +154,8 @@ class KafkaWriter:
                 handed = len(missing) + sum(map(len, written.values()))
                 failed[0].taken = _taken(records[:handed], missing)
             raise failed[0]
-        # Kafka's producer keeps the order inside a partition.
-        offsets = {name: iter(sorted(numbers)) for name, numbers in written.items()}
+        # Inside a partition, Kafka's producer keeps the order, and reports in that order.
+        offsets = {name: iter(numbers) for name, numbers in written.items()}
         return [
             RecordMetadata(topic, number or 0, next(offsets[topic, number]))
             for topic, number, *_ in records
@@ -370,6 +370,15 @@ class KafkaWriter:
             with suppress(KafkaException), unwrap_fatal_error():
                 self._opened.flush(self._failures.timeout)
             self._opened = None
+
+
+def written_offset(message: Message) -> int:
+    """Return the offset of a delivered record; -1 if the client does not know it.
+
+    A broker answers a request that it has served before without the offsets.
+    """
+    offset = message.offset()
+    return -1 if offset is None else int(offset)
 
 
 def _taken(handed: Iterable[RawRecord], missing: Iterable[RawRecord]) -> frozenset[int]:

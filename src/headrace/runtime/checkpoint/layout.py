@@ -71,7 +71,7 @@ class CheckpointLayout(msgspec.Struct):
     tasks: dict[str, TaskPlacement]
     """By task id: subtopology and partition."""
     relay_keys: list[int]
-    """For each shuffle partition the key through which rows pass on their way to a later stage."""
+    """For each shuffle partition the first key under which rows pass to a later stage."""
     global_grouping_keys: list[int]
     """For each shuffle partition the key that owns the global stores."""
     reset: str = ""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 _SEED = 42
+_FIRST_RELAY_KEY = 1 << 30
+"""Tasks have the smallest keys that are free, so they never reach this one."""
+_RELAY_KEYS = 16
+"""How many relay keys a shuffle partition has."""
 
 
 def shuffle_partition(grouping_key: int, partitions: int) -> int:
@@ -25,6 +29,24 @@ def grouping_keys_for(partition: int, partitions: int, *, negative: bool = False
         for grouping_key in candidates
         if shuffle_partition(grouping_key, partitions) == partition
     )
+
+
+def relay_keys(firsts: Sequence[int]) -> list[list[int]]:
+    """Return the keys under which rows pass through each shuffle partition.
+
+    Args:
+        firsts: The first one of each partition. The others are so large that no task has them.
+    """
+    keys = [[first] for first in firsts]
+    missing = len(keys)
+    for grouping_key in count(_FIRST_RELAY_KEY):
+        own = keys[shuffle_partition(grouping_key, len(keys))]
+        if len(own) < _RELAY_KEYS:
+            own.append(grouping_key)
+            missing -= len(own) == _RELAY_KEYS
+            if not missing:
+                break
+    return keys
 
 
 def _murmur3(value: int) -> int:

@@ -122,12 +122,13 @@ class _PackedRows:
         self._count = _ReadBytes(each)
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
+        sent = self._count.size
         self._count.add(columns)
-        placement = self._placement
+        stage, grouping_key = self._placement.stage, self._placement.grouping_key
         payload = _input(
-            self._subtopology.id, placement.task_number, self._range, columns, self._batch
+            self._subtopology.id, self._placement.task_number, self._range, columns, self._batch
         )
-        return [self._program.row(placement.stage, placement.grouping_key, payload, next_stage=1)]
+        return [self._program.row(stage, grouping_key, payload, next_stage=1, sent=sent)]
 
     def rest(self) -> Iterable[Row]:
         placement, partition = self._placement, self._range.partition
@@ -207,11 +208,12 @@ class _GlobalRows:
         self._count = _ReadBytes(each)
 
     def of(self, columns: RecordColumns) -> Iterable[Row]:
+        sent = self._count.size
         self._count.add(columns)
         payload = _input(-1, -1, self._range, columns, self._batch)
         for stage in self._program.plan.global_stages():
             for grouping_key in self._program.global_grouping_keys:
-                yield self._program.row(stage, grouping_key, payload, next_stage=1)
+                yield self._program.row(stage, grouping_key, payload, next_stage=1, sent=sent)
 
     def rest(self) -> Iterable[Row]:
         report = self._count.report(GLOBAL_TASK)

@@ -55,7 +55,7 @@ class StageRun:
             if stage == self._stage:
                 payloads.append(unpack(blob))
             else:
-                yield program.route(stage, target, blob, self._stage + 1)
+                yield program.relayed(stage, target, blob, grouping_key, self._stage + 1)
         if not payloads:
             return
         if grouping_key in program.global_grouping_keys:

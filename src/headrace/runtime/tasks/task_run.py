@@ -84,6 +84,8 @@ class TaskRun:
         self._partitions_of = partitions_of
         self._sequences: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._payload_count = 0
+        self._sent = 0
+        """How many bytes it has sent."""
 
     @property
     def id(self) -> str:
@@ -226,7 +228,14 @@ class TaskRun:
         outputs = TaskOutput(self._task_number, self._payload_count, report, written)
         payload = Payload(self._batch, outputs=outputs)
         sink = self._program.sink_stage
-        return self._program.row(sink, self._grouping_key, payload, next_stage=stage + 1)
+        return self._row(sink, self._grouping_key, payload, stage)
+
+    def _row(self, target_stage: int, target: int, payload: Payload, stage: int) -> Row:
+        row = self._program.row(
+            target_stage, target, payload, next_stage=stage + 1, sent=self._sent
+        )
+        self._sent += len(row[-1])
+        return row
 
     def _repartitioned(self, topic: str, outputs: list[Output], stage: int) -> Iterator[Row]:
         reader, placements = self._program.readers[topic]
@@ -254,9 +263,7 @@ class TaskRun:
                         header_column(headers),
                     ),
                 )
-                yield self._program.row(
-                    placement.stage, placement.grouping_key, payload, next_stage=stage + 1
-                )
+                yield self._row(placement.stage, placement.grouping_key, payload, stage)
 
     def _report(
         self,
