@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition as ClientPartition
 
+from headrace import StreamsConfig
+from headrace.brokers import open_log
 from headrace.brokers.log import TopicPartition
 from headrace.brokers.sessions import Broker, Follower
 from tests.brokers.consuming import Named
+from tests.kafka_broker import RunningBroker
+from tests.unique_names import unique
 from tests.waiting import await_that
 
 
@@ -131,6 +137,64 @@ def test_a_partition_that_ends_before_the_offset_reports_that_end(
 
     seen.await_values(name)
     assert seen.ends == {name: 1}
+
+
+def test_a_partition_of_which_the_client_fetches_nothing_is_read_again(
+    kafka: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.brokers.kafka.following._CHECK_SECONDS", 0.3)
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+    name, other = (TopicPartition(unique("silent"), number) for number in (0, 0))
+    for each in (name, other):
+        log.create_topic(each.topic)
+    follower: Any = log.open_follower()
+    seen = Seen(follower)
+    for each in (name, other):
+        seen.follower.follow(each, 0)
+        seen.await_values(each)
+    # As the client does by mistake after some losses of brokers.
+    follower._consumer.pause([ClientPartition(*name)])
+
+    append(log, name, b"a", b"b")
+    append(log, other, b"c")
+
+    seen.await_values(other, b"c")
+    seen.await_values(name, b"a", b"b")
+    append(log, name, b"d")
+    seen.await_values(name, b"d")
+    follower.close()
+    log.close()
+
+
+def test_a_client_stays_while_its_partitions_end_in_open_or_aborted_transactions(
+    kafka: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.brokers.kafka.following._CHECK_SECONDS", 0.05)
+    log = open_log(StreamsConfig(bootstrap_servers=kafka.address))
+    topic = unique("transactions")
+    log.create_topic(topic, partitions=2)
+    aborted, pending = (TopicPartition(topic, number) for number in (0, 1))
+    follower: Any = log.open_follower()
+    seen = Seen(follower)
+    for each in (aborted, pending):
+        seen.follower.follow(each, 0)
+        seen.await_values(each)
+    client = follower._consumer
+
+    with suppress(ZeroDivisionError), log.transaction(unique("writer")) as transaction:
+        transaction.append([(*aborted, 1, b"k", b"never", None)])
+        raise ZeroDivisionError
+    with log.transaction(unique("writer")) as transaction:
+        transaction.append([(*pending, 1, b"k", b"soon", None)])
+        for _ in range(30):
+            seen.poll()
+    seen.await_values(pending, b"soon")
+    for _ in range(30):
+        seen.poll()
+
+    assert follower._consumer is client
+    follower.close()
+    log.close()
 
 
 def test_a_topic_that_does_not_exist_is_silent(log: Broker, named: Named, seen: Seen) -> None:

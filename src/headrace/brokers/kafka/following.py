@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -17,17 +20,29 @@ from headrace.brokers.kafka.records import columns_from_messages
 from headrace.brokers.kafka.topics import KafkaTopics
 from headrace.brokers.log import CHUNK_RECORDS, TopicPartition
 from headrace.brokers.sessions import PartitionNews
-from headrace.errors import BrokerError
+from headrace.errors import BrokerError, StreamsError
+
+_log = logging.getLogger("headrace.brokers.kafka")
 
 _SLICE = 0.05
 """How long a call of the client waits at most: it cannot be interrupted."""
 _RETRY_SECONDS = 1.0
 """When a partition is read again whose end lies before the position."""
-_GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+_CHECK_SECONDS = 5.0
+"""How often the ends of partitions are checked of which nothing comes."""
+_GONE = {
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._LOG_TRUNCATION,
+}
 
 
 class KafkaFollower:
-    """A `Follower` over librdkafka's consumer, which fetches in the background."""
+    """A `Follower` over librdkafka's consumer, which fetches in the background.
+
+    After a broker is lost, the client may fetch a partition no longer, and report nothing. So the
+    ends of silent partitions are checked, and if one holds more, a new client takes over.
+    """
 
     def __init__(self, client_factory: ClientFactory, topics: KafkaTopics) -> None:
         self._failures = client_factory.failures
@@ -37,22 +52,9 @@ class KafkaFollower:
         """The topics whose leaders were fetched."""
         self._again: dict[TopicPartition, float] = {}
         """When to read a partition again."""
-        self._consumer: Consumer = client_factory.consumer(
-            group_id="headrace-follower",  # never joined: librdkafka asks for a name
-            enable_auto_commit=False,
-            enable_auto_offset_store=False,
-            enable_partition_eof=True,
-            isolation_level="read_committed",
-            auto_offset_reset="error",
-            fetch_queue_backoff_ms=2,
-            # The broker answers at once if there is a record, and else the end shows this late.
-            fetch_wait_max_ms=50,
-            fetch_error_backoff_ms=100,
-            queued_min_messages=20 * CHUNK_RECORDS,
-            queued_max_messages_kbytes=32 << 10,
-            # It also bounds a batch that zstd expands; above it the client returns no record.
-            receive_message_max_bytes=2**31 - 1,
-        )
+        self._check = _EndsCheck(topics)
+        self._open = partial(_open_consumer, client_factory)
+        self._consumer = self._open()
 
     def follow(self, partition: TopicPartition, offset: int, /) -> None:
         if partition.topic not in self._known:
@@ -71,6 +73,16 @@ class KafkaFollower:
         now = time.monotonic()
         for name in [name for name, due in self._again.items() if due <= now]:
             self.follow(name, self._positions[name])
+        news = self._polled(seconds)
+        if stuck := self._check.stuck(self._positions, time.monotonic()):
+            _log.debug("Nothing comes of %s although there is more: a new client reads.", stuck)
+            self._reopen()
+        return news
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _polled(self, seconds: float) -> list[PartitionNews]:
         # `consume` waits until it has all records, so wait for the first one alone.
         first = self._consumer.poll(min(seconds, _SLICE))
         if first is None:
@@ -84,8 +96,12 @@ class KafkaFollower:
                 self._check_stray(run)
         return news
 
-    def close(self) -> None:
-        self._consumer.close()
+    def _reopen(self) -> None:
+        # Closing it may wait for a broker that is away.
+        threading.Thread(target=self._consumer.close, daemon=True).start()
+        self._consumer = self._open()
+        positions = [ClientPartition(*name, offset) for name, offset in self._positions.items()]
+        self._consumer.incremental_assign(positions)
 
     def _fetch_leaders(self, topic: str) -> None:
         with suppress(KafkaException):  # the client finds them later
@@ -143,3 +159,63 @@ class KafkaFollower:
             error = message.error()
             if message.topic() is None and error is not None and error.code() not in RETRIABLE:
                 raise self._failures.streams_error_from(error, "read")
+
+
+def _open_consumer(client_factory: ClientFactory) -> Consumer:
+    return client_factory.consumer(
+        group_id="headrace-follower",  # never joined: librdkafka asks for a name
+        enable_auto_commit=False,
+        enable_auto_offset_store=False,
+        enable_partition_eof=True,
+        isolation_level="read_committed",
+        auto_offset_reset="error",
+        fetch_queue_backoff_ms=2,
+        # The broker answers at once if there is a record, and else the end shows this late.
+        fetch_wait_max_ms=50,
+        fetch_error_backoff_ms=100,
+        queued_min_messages=20 * CHUNK_RECORDS,
+        queued_max_messages_kbytes=32 << 10,
+        # It also bounds a batch that zstd expands; above it the client returns no record.
+        receive_message_max_bytes=2**31 - 1,
+    )
+
+
+class _EndsCheck:
+    """Finds partitions that hold more than was read of them, twice with nothing in between.
+
+    A broker that is away takes its time to answer, so a thread of its own asks for the ends.
+    """
+
+    def __init__(self, topics: KafkaTopics) -> None:
+        self._topics = topics
+        self._due = 0.0
+        self._asked: dict[TopicPartition, int] = {}
+        """The positions at the last check."""
+        self._suspects: dict[TopicPartition, int] = {}
+        """The positions of partitions that held more, as the thread has found."""
+        self._thread: threading.Thread | None = None
+
+    def stuck(self, positions: Mapping[TopicPartition, int], now: float) -> list[TopicPartition]:
+        """Return the partitions of which nothing comes, if a check is due."""
+        if now < self._due or (self._thread is not None and self._thread.is_alive()):
+            return []
+        self._due = now + _CHECK_SECONDS
+        suspects, self._suspects = self._suspects, {}
+        stuck = [name for name, position in suspects.items() if positions.get(name) == position]
+        silent = {
+            name: position
+            for name, position in positions.items()
+            if self._asked.get(name) == position and name not in stuck
+        }
+        self._asked = dict(positions)
+        if silent:
+            self._thread = threading.Thread(target=self._ask, args=(silent,), daemon=True)
+            self._thread.start()
+        return stuck
+
+    def _ask(self, silent: Mapping[TopicPartition, int]) -> None:
+        with suppress(StreamsError):
+            ends = self._topics.end_offsets(silent)
+            self._suspects = {
+                name: position for name, position in silent.items() if ends[name] > position
+            }
