@@ -204,7 +204,7 @@ def test_a_task_knows_the_partitions_of_topics_and_looks_up_the_rest(tmp_path: P
     assert worker_log(shipped) is log
 
 
-def test_rows_for_later_stages_travel_with_a_carrier_of_their_partition(tmp_path: Path) -> None:
+def test_rows_for_later_stages_pass_under_a_relay_key_of_their_partition(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
     stream.group_by(lambda _k, v: str(v), key=str).count().to_stream().to("out")
@@ -222,18 +222,18 @@ def test_rows_for_later_stages_travel_with_a_carrier_of_their_partition(tmp_path
     assert program.relayed(2, 5, blob, own_keys[3], next_stage=2) == (5, 2, 5, blob)
 
 
-def test_many_rows_are_spread_over_the_carriers_of_their_partition(tmp_path: Path) -> None:
+def test_many_rows_are_spread_over_the_relay_keys_of_their_partition(tmp_path: Path) -> None:
     """Spark takes 2 GB of a grouping key."""
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=int).to("out")
     program = program_of(builder.build(), tmp_path)
     payload = Payload(Batch(0, "digest"))
 
-    carriers = [
+    used = [
         program.row(2, 5, payload, next_stage=1, sent=megabytes << 20)[0]
         for megabytes in range(0, 1024, 8)
     ]
 
     own_keys = program.relay_keys[shuffle_partition(5, program.shuffle_partitions)]
-    assert set(carriers) == set(own_keys)
-    assert {carriers.count(carrier) for carrier in own_keys} == {8}
+    assert set(used) == set(own_keys)
+    assert {used.count(key) for key in own_keys} == {8}
