@@ -19,7 +19,7 @@ import msgspec
 
 from headrace import errors
 from headrace.control_characters import escape_controls
-from headrace.errors import CheckpointError, RecordError, StreamsError
+from headrace.errors import CheckpointError, RecordError, StreamsError, message_of
 
 _BEGIN, _END = "[[headrace-error:", "]]"
 _SHIPPED = re.compile(re.escape(_BEGIN) + "([A-Za-z0-9+/=]+)" + re.escape(_END))
@@ -112,9 +112,9 @@ def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _shipped_cause(error: BaseException, frames: Iterable[traceback.FrameSummary]) -> _ShippedCause:
-    class_ = type(error)
+    class_, message = type(error), _utf8(message_of(error))
     frame_facts = [(_utf8(frame.filename), frame.lineno or 1, frame.name) for frame in frames]
-    return _ShippedCause(class_.__module__, class_.__qualname__, _utf8(str(error)), frame_facts)
+    return _ShippedCause(class_.__module__, class_.__qualname__, message, frame_facts)
 
 
 def _is_library(filename: str) -> bool:

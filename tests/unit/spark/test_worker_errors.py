@@ -145,6 +145,21 @@ def test_a_class_that_cannot_be_made_keeps_its_name_and_text(cause: Exception) -
     assert str(arrived) == str(cause)
 
 
+class SilentError(Exception):
+    """An exception that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_exception_that_cannot_be_printed_arrives_too() -> None:
+    error = brought(failed_with(SilentError()))
+
+    assert str(error).endswith("SilentError: <exception str() failed>")
+    assert isinstance(error.__cause__, SilentError)
+    assert str(error.__cause__) == "<exception str() failed>"
+
+
 def test_an_error_of_ours_alone_has_no_cause() -> None:
     assert brought(DeserializationError("The bytes do not fit.")).__cause__ is None
 
