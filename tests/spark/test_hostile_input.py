@@ -380,8 +380,8 @@ def test_a_disk_that_fills_during_a_run_is_named_in_the_error(
         timeout=1.5 * PATIENCE,  # longer than the application waits itself
         check=True,
     )
+
     place = str(tmp_path / "full" / "embedded")
-    place = str(tmp_path / "full")
     message = f"CheckpointError The state in {place!r} cannot be written: File too large. Make room"
     assert done.stdout.startswith(message)
 
