@@ -213,8 +213,9 @@ class _AbortedIsWritten(ModelTransaction):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> bool | None:
+        has_sent = bool(self.producer.targets)
         super().__exit__(kind, error, trace)
-        return isinstance(error, BrokerUnavailableError)
+        return has_sent and isinstance(error, BrokerUnavailableError)
 
 
 class _SilenceIsWritten(ModelTransaction):

@@ -180,10 +180,6 @@ def _use_any_peer(fetch: ShardFetch, header: ShardHeader) -> ShardState:
     return header.state
 
 
-def _take_over_fresh(state: ShardState, now: int) -> ShardState:
-    return ShardState(None, state.offsets, now)
-
-
 def _nothing(*_: object) -> None:
     """Do nothing."""
 
@@ -197,7 +193,9 @@ MUTANTS = {
     "at_least_once asks for ends before its last append": Mutant(
         WriterBuild(ends_after_appends=False), at_least_once=True
     ),
-    "at_least_once counts on after a batch was repeated": Mutant(WriterBuild(doubts_repeats=False)),
+    "at_least_once counts on after a batch was repeated": Mutant(
+        WriterBuild(doubts_repeats=False), at_least_once=True
+    ),
     "at_least_once accepts more records than changes": Mutant(
         None, ShardProgress, "follows", _accept_more, at_least_once=True
     ),
@@ -209,9 +207,6 @@ MUTANTS = {
     ),
     "a shard of a peer of another history is used": Mutant(
         None, ShardFetch, "_checked", _use_any_peer
-    ),
-    "a shard of a peer counts as read just now": Mutant(
-        None, ShardState, "taken_over", _take_over_fresh
     ),
     "counts are ignored": Mutant(None, ShardProgress, "follows", _ignore_counts),
     "since is ignored": Mutant(None, ShardProgress, "follows", _ignore_since),

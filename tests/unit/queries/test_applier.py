@@ -13,6 +13,7 @@ from headrace.queries.copy.actions import (
     Changes,
     Read,
     SavedCopy,
+    ShardState,
     Show,
     ThrowAway,
     Write,
@@ -36,8 +37,15 @@ def record(snapshot: int, end: int, count: int = 0, **fields: object) -> Snapsho
 class Instance:
     """An applier whose questions are answered at once."""
 
-    def __init__(self, limits: ApplierLimits | None = None, end: int = 0) -> None:
+    def __init__(
+        self,
+        limits: ApplierLimits | None = None,
+        end: int = 0,
+        adopted: ShardState | None = None,
+    ) -> None:
         self.applier = Applier(LAYOUT, "app-snapshots", SavedCopy(), 0, limits)
+        if adopted is not None:
+            self.applier.adopt(SHARD, adopted)
         self.applier.keep([SHARD])
         self.end = end
         self.ids = TOPIC_IDS
@@ -144,6 +152,22 @@ def test_a_restore_that_takes_longer_than_deletions_are_kept_says_so() -> None:
     instance.reach(0)
     assert instance.shown() == [5]
     assert instance.applier.problem_of(SHARD) is None
+
+
+@pytest.mark.parametrize(("fresh_at", "is_read_again"), [(101, False), (100, True), (900, False)])
+def test_a_shard_of_another_instance_is_as_old_as_it_was_there(
+    fresh_at: int, is_read_again: bool
+) -> None:
+    sent = ShardState(5, {"app-a": 2}, fresh_at)
+    instance = Instance(ApplierLimits(delete_retention_ms=1_000), adopted=sent.taken_over(600))
+    instance.tick(600)
+
+    instance.snapshot(record(5, end=2, at=600))
+    instance.reach(2)
+
+    parts = [part for write in instance.done if isinstance(write, Write) for part in write.parts]
+    assert any(part.wipes for part in parts) == is_read_again
+    assert instance.shown() == [5]
 
 
 def test_no_copy_joins_at_an_old_record_if_a_deletion_behind_it_may_be_gone() -> None:

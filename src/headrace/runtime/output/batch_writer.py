@@ -188,6 +188,7 @@ class BatchWriter:
 
     def _write_once(self, outputs: OutputBuffer, result: PartitionResult, records: Records) -> None:
         marker = Marker(self._query, outputs.digest, self._program.leader_epoch)
+        began = time.monotonic()
         with self._log.transaction(self._transactional_id, size=outputs.size) as transaction:
             self._check_leadership()
             try:
@@ -216,7 +217,7 @@ class BatchWriter:
                 offset = OffsetAndMetadata(self._batch + 1, msgspec.json.encode(marker).decode())
                 partitions = [TopicPartition(self._marker_group, task) for task in missing]
                 transaction.commit_offsets(self._marker_group, dict.fromkeys(partitions, offset))
-            began = time.monotonic()
+            began = time.monotonic()  # the commit is next
         if missing:
             result.transactions[COMMITTED] = 1
             result.commit_seconds = time.monotonic() - began
