@@ -49,6 +49,8 @@ class Instance:
         self.applier.keep([SHARD])
         self.end = end
         self.ids = TOPIC_IDS
+        self.later_ids: dict[str, str] | None = None
+        """The ids of the topics from the next question for ends on."""
         self.done: list[Action] = []
         self._reading = 0
         self.settle()
@@ -61,6 +63,7 @@ class Instance:
                     case AskTopicIds(request):
                         self.applier.topic_ids(request, self.ids)
                     case AskEnds(request):
+                        self.ids = self.later_ids or self.ids
                         self.applier.committed_ends(request, {NAME: self.end})
                     case Read(reading):
                         self._reading = reading
@@ -168,6 +171,19 @@ def test_a_shard_of_another_instance_is_as_old_as_it_was_there(
     parts = [part for write in instance.done if isinstance(write, Write) for part in write.parts]
     assert any(part.wipes for part in parts) == is_read_again
     assert instance.shown() == [5]
+
+
+def test_no_shard_joins_by_the_ends_of_a_topic_that_was_created_again() -> None:
+    """A crash may have left entries of a later snapshot, which the ends of its topic would show."""
+    marked = ShardState(None, {"app-a": 2}, 0)
+    instance = Instance(end=1, adopted=marked)
+    instance.later_ids = TOPIC_IDS | {"app-a": "another"}
+
+    instance.snapshot(record(5, end=2))
+    instance.reach(2)
+
+    assert instance.shown() == []
+    assert any(isinstance(each, ThrowAway) for each in instance.done)
 
 
 def test_no_copy_joins_at_an_old_record_if_a_deletion_behind_it_may_be_gone() -> None:

@@ -256,6 +256,7 @@ class Applier:
         for progress in self._copy.shards.values():
             if progress.phase is Phase.ASKING and progress.request == request:
                 progress.asked_ends = ends
+                progress.answered_at = self._outbox.requests
                 progress.phase = Phase.REACHING
         self._copy.advance()
 

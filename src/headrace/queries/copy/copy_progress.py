@@ -93,6 +93,8 @@ class CopyProgress:
         self.shards: dict[Shard, ShardProgress] = {}
         self._questions: dict[int, list[tuple[PartitionProgress, int]]] = {}
         """By question for topic ids the positions that its answer confirms."""
+        self._asked = self._confirmed = 0
+        """The newest question for topic ids, and the newest that was answered."""
         self.is_unconfirmed = False
         """Whether a shard waits for topic ids."""
 
@@ -147,7 +149,7 @@ class CopyProgress:
 
     def ask_topic_ids(self) -> int:
         """Ask for topic ids, and return the number of the question."""
-        request = self._outbox.ask_topic_ids()
+        self._asked = request = self._outbox.ask_topic_ids()
         self._questions[request] = question = []
         for progress in self.shards.values():
             for each in progress.partitions.values():
@@ -159,17 +161,19 @@ class CopyProgress:
         """Set that the topics were the same when a question was asked."""
         for each, position in self._questions.get(request, ()):
             each.confirmed = max(each.confirmed, position)
+        self._confirmed = request
         self._questions = {key: self._questions[key] for key in self._questions if key > request}
 
     def _is_confirmed(self, progress: ShardProgress, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether all that is to be shown is of the copy's topics; ask if it is not known.
 
-        Readers of a topic that is deleted and created again read on at their offset.
+        Readers of a topic that is deleted and created again read on at their offset, and its
+        committed ends are lower: a part of a write that a crash has interrupted is behind them.
         """
-        if progress.is_confirmed(ends):
+        if progress.is_confirmed(ends) and self._confirmed > progress.answered_at:
             return True
         self.is_unconfirmed = True
-        if not progress.is_asked(ends):
+        if not (progress.is_asked(ends) and self._asked > progress.answered_at):
             self.ask_topic_ids()
         return False
 

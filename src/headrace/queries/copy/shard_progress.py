@@ -130,6 +130,8 @@ class ShardProgress:
         """The question for committed ends whose answer the shard waits for."""
         self.asked_at = 0
         self.asked_ends: Mapping[TopicPartition, int] = {}
+        self.answered_at = 0
+        """How many questions there were when the committed ends came."""
         self.short_since: int | None = None
         """Since when a partition ends below the ends of a record."""
         self._began_at_nothing = state.snapshot is None and not state.offsets
