@@ -103,7 +103,7 @@ def test_each_patch_and_each_deliberate_mistake_is_there() -> None:
     ]
     assert sorted(BREAKS) == ["changelogs-apart", "commit-before-produce", "ignore-markers"]
     assert len(MODEL_MUTANTS) == 26
-    assert len(QUERIES_MUTANTS) == 25
+    assert len(QUERIES_MUTANTS) == 24
 
 
 def _reached_in(tree: ast.AST) -> set[str]:
