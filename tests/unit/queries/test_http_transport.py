@@ -163,6 +163,26 @@ def test_a_peer_that_is_gone_is_unreachable() -> None:
         asyncio.run(main())
 
 
+def test_a_peer_that_resets_a_connection_while_it_is_opened_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The library that opens the connection then asks a socket that is None for its address."""
+
+    def reset(_transport: object, _request: object) -> object:
+        raise AttributeError("'NoneType' object has no attribute 'getpeername'")
+
+    monkeypatch.setattr("httpx.AsyncHTTPTransport.handle_async_request", reset)
+
+    async def ask() -> None:
+        transport = HttpTransport(TOKEN)
+        for question in (transport.status("a:1"), transport.read("a:1", LocalRead())):
+            with pytest.raises(PeerUnreachableError, match="does not answer: 'NoneType' object"):
+                await question
+        await transport.close()
+
+    asyncio.run(ask())
+
+
 def test_plain_http_loads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
     """To read those of the system takes longer than a question, and status is asked often."""
     loaded: list[str] = []

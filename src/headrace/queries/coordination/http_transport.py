@@ -43,6 +43,9 @@ MOST_CONNECTIONS = 500
 _MEMBER = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):[0-9]{1,5}")
 _decode_status = msgspec.json.Decoder(MemberStatus).decode
 
+_FAILURES = (httpx.HTTPError, AttributeError)
+"""The second one is anyio's, for a connection that the peer has reset while it was opened."""
+
 T = TypeVar("T")
 
 
@@ -92,7 +95,7 @@ class HttpTransport:
         async with self._open() as client:
             try:
                 response = await client.get(self._url(member, STATUS_PATH), headers=self._headers)
-            except httpx.HTTPError as error:
+            except _FAILURES as error:
                 raise _unreachable(member, error) from error
         return _decoded(member, response, _decode_status)
 
@@ -108,7 +111,7 @@ class HttpTransport:
             ):
                 _check_status(member, response)
                 yield response.iter_raw()
-        except httpx.HTTPError as error:
+        except _FAILURES as error:
             raise _unreachable(member, error) from error
 
     async def close(self) -> None:
@@ -141,7 +144,7 @@ class HttpTransport:
                 response = await self._client.post(
                     url, content=body, headers=headers, timeout=timeout
                 )
-        except httpx.HTTPError as error:
+        except _FAILURES as error:
             raise _unreachable(member, error) from error
         return _decoded(member, response, decode)
 
@@ -179,6 +182,6 @@ def _decoded(member: str, response: httpx.Response, decode: Callable[[bytes], T]
         raise PeerUnreachableError(msg) from error
 
 
-def _unreachable(member: str, error: httpx.HTTPError) -> PeerUnreachableError:
+def _unreachable(member: str, error: Exception) -> PeerUnreachableError:
     reason = str(error) or type(error).__name__
     return PeerUnreachableError(f"Instance {member} does not answer: {reason}.")
