@@ -59,9 +59,12 @@ class Program:
         ``sent`` is how many bytes the sender has sent before, in this batch: a few rows share one
         relay key, because each key takes time, and many are spread over all of them.
         """
+        blob = pack(payload)
+        if stage == next_stage:
+            return target, stage, target, blob
         relay_keys = self.relay_keys[shuffle_partition(target, self.shuffle_partitions)]
         relay_key = relay_keys[sent // _BYTES_PER_RELAY_KEY % len(relay_keys)]
-        return self.relayed(stage, target, pack(payload), relay_key, next_stage)
+        return relay_key, stage, target, blob
 
     def relayed(self, stage: int, target: int, blob: bytes, relay_key: int, next_stage: int) -> Row:
         """Return the row that carries a packed payload on; it keeps its relay key on the way."""
