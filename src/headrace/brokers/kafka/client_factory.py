@@ -93,6 +93,25 @@ class ClientFactory:
         callbacks = {} if on_commit is None else {"on_commit": on_commit}
         return self._made(Consumer, "consumer", {**common, **(settings or {})}, own, **callbacks)
 
+    def assigned_consumer(self, group_id: str, **own: Any) -> Consumer:
+        """Open a consumer that reads committed records of the partitions that it is assigned.
+
+        It never joins ``group_id``: librdkafka asks for a name.
+        """
+        return self.consumer(
+            group_id=group_id,
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            enable_partition_eof=True,
+            isolation_level="read_committed",
+            auto_offset_reset="error",
+            fetch_queue_backoff_ms=2,
+            queued_max_messages_kbytes=32 << 10,
+            # It also bounds a batch that zstd expands; above it the client returns no record.
+            receive_message_max_bytes=2**31 - 1,
+            **own,
+        )
+
     def _made(
         self,
         make: Callable[..., T],

@@ -162,21 +162,12 @@ class KafkaFollower:
 
 
 def _open_consumer(client_factory: ClientFactory) -> Consumer:
-    return client_factory.consumer(
-        group_id="headrace-follower",  # never joined: librdkafka asks for a name
-        enable_auto_commit=False,
-        enable_auto_offset_store=False,
-        enable_partition_eof=True,
-        isolation_level="read_committed",
-        auto_offset_reset="error",
-        fetch_queue_backoff_ms=2,
+    return client_factory.assigned_consumer(
+        "headrace-follower",
         # The broker answers at once if there is a record, and else the end shows this late.
         fetch_wait_max_ms=50,
         fetch_error_backoff_ms=100,
         queued_min_messages=20 * CHUNK_RECORDS,
-        queued_max_messages_kbytes=32 << 10,
-        # It also bounds a batch that zstd expands; above it the client returns no record.
-        receive_message_max_bytes=2**31 - 1,
     )
 
 

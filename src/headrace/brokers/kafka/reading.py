@@ -161,22 +161,13 @@ class KafkaReader:
                 self._topics.counts[topic] = count
 
     def _open(self) -> Consumer:
-        return self._client_factory.consumer(
-            group_id="headrace-reader",  # never joined: librdkafka asks for a name
-            enable_auto_commit=False,
-            enable_auto_offset_store=False,
-            enable_partition_eof=True,
-            isolation_level="read_committed",
-            auto_offset_reset="error",
-            fetch_queue_backoff_ms=2,
+        return self._client_factory.assigned_consumer(
+            "headrace-reader",
             # The records of a range exist; only the fetch that reaches the end would wait.
             fetch_wait_max_ms=2,
             # Enough to keep up; records behind the end of a range are discarded.
             queued_min_messages=CHUNK_RECORDS,
-            queued_max_messages_kbytes=32 << 10,
             fetch_message_max_bytes=512 << 10,
-            # It also bounds a batch that zstd expands; above it the client returns no record.
-            receive_message_max_bytes=2**31 - 1,
         )
 
     def _read_assigned(
